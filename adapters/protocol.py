@@ -1,0 +1,371 @@
+"""What crosses the pipe between the runner and a worker.
+
+A worker is a process that owns one engine on one device. The runner writes one `Job` at a time and reads one
+`Answer`; both are length-prefixed msgpack (`send`, `receive`) over a pipe of their own, because engines print to
+standard output. A job is a list of steps with every number already resolved: an adapter hands the numbers to the
+engine and reads tables back, and never computes a position.
+
+Conventions: `req` and `session` are small ints, unique in a job. Lengths count tokens. Tensors travel as
+little-endian, C-ordered bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import BinaryIO
+
+import msgspec
+
+PROTOCOL = 1
+"""Raised with every change of a message; a worker of another number is refused at the handshake."""
+
+MAX_FRAME = 1 << 30
+"""Bytes. A longer frame means that something other than the protocol was written to the pipe."""
+
+
+class Tensor(msgspec.Struct, frozen=True, array_like=True):
+    """A dense tensor: numpy dtype name ("int64"), shape, and its bytes."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+
+# ---------------------------------------------------------------- what a request brings
+
+
+class Item(msgspec.Struct, frozen=True, array_like=True):
+    """One media item of a prompt; its placeholder tokens are ids[start:stop], counted within this turn."""
+
+    kind: str
+    """"image", "video" or "audio"."""
+    start: int
+    stop: int
+
+
+class Media(msgspec.Struct, frozen=True, array_like=True):
+    """The multimodal inputs of one turn, as the engine's own processor would hand them over."""
+
+    table: Tensor
+    """int64 [3, len(ids)]: the prompt table of this turn alone, starting at position 0."""
+    delta: int
+    """max(table) + 1 - len(ids)."""
+    items: tuple[Item, ...]
+
+
+# ---------------------------------------------------------------- steps
+
+
+class Submit(msgspec.Struct, frozen=True, tag="submit"):
+    """A plain request arrives: build the engine's request object, media attached, prompt padded."""
+
+    req: int
+    ids: tuple[int, ...]
+    media: Media | None = None
+    max_new_tokens: int = 1 << 20
+
+
+class Open(msgspec.Struct, frozen=True, tag="open"):
+    """Open a session."""
+
+    session: int
+    streaming: bool = False
+
+
+class Turn(msgspec.Struct, frozen=True, tag="turn"):
+    """A request arrives in a session, with the session parameters of the public interface.
+
+    ids are the new turn's own tokens. `parent` names the request that it appends to (None: as the public
+    interface allows, the first turn, a `replace` of everything, or a streaming append to the last turn).
+    """
+
+    session: int
+    req: int
+    ids: tuple[int, ...]
+    media: Media | None = None
+    parent: int | None = None
+    replace: bool = False
+    offset: int = 0
+    drop_previous_output: bool = False
+    max_new_tokens: int = 1 << 20
+
+
+class Generate(msgspec.Struct, frozen=True, tag="generate"):
+    """The request's model emitted these tokens: append them to its outputs."""
+
+    req: int
+    ids: tuple[int, ...]
+
+
+class Finish(msgspec.Struct, frozen=True, tag="finish"):
+    """The request ends normally (and, in a session, becomes the saved parent)."""
+
+    req: int
+
+
+class Abort(msgspec.Struct, frozen=True, tag="abort"):
+    """The request is aborted."""
+
+    req: int
+
+
+class Retract(msgspec.Struct, frozen=True, tag="retract"):
+    """The scheduler takes the request's memory back; it will be prefilled again from its start."""
+
+    req: int
+
+
+class Schedule(msgspec.Struct, frozen=True, tag="schedule"):
+    """The scheduler considers a waiting request `attempts` times; only the last one is admitted.
+
+    With `hit` > 0 a prefix cache already holds the first `hit` tokens, so prefix_len becomes `hit`.
+    """
+
+    req: int
+    attempts: int = 1
+    hit: int = 0
+
+
+class Padding(msgspec.Struct, frozen=True, array_like=True):
+    """Load the forward into a wider buffer as well. kind "graph": CUDA-graph static buffers that persist over the
+    job. kind "dp": padding to the other data-parallel ranks' size. Sizes are the padded batch and token counts."""
+
+    kind: str
+    batch: int
+    tokens: int
+
+
+class Forward(msgspec.Struct, frozen=True, tag="forward"):
+    """Build the batch of one forward through the engine's own code and report its two tables.
+
+    Per-request fields follow the order of `reqs`. Draft decode reports one table per forward of the draft loop.
+    """
+
+    mode: str
+    """"extend", "split_prefill", "decode", "mixed", "target_verify", "draft_decode", "draft_extend_v2", "idle",
+    "dllm_extend"."""
+    reqs: tuple[int, ...] = ()
+    seq_lens: tuple[int, ...] = ()
+    """As the engine counts in this mode: with the new token in decode, committed tokens only in speculation."""
+    prefix_lens: tuple[int, ...] = ()
+    extend_lens: tuple[int, ...] = ()
+    """extend, split_prefill, mixed: the windows."""
+    decoding: int = 0
+    """mixed: this many trailing requests are decoding."""
+    positions: tuple[int, ...] = ()
+    """target_verify and draft_decode on the "direct" path, where the engine's caller brings the 1-D positions."""
+    topk: int = 1
+    num_steps: int = 0
+    num_draft_tokens: int = 0
+    parents: tuple[tuple[int, ...], ...] = ()
+    """target_verify: per request, per node after the root (node 0), its parent's node number."""
+    verify_lens: tuple[int, ...] = ()
+    """ragged target_verify: nodes per request, packed."""
+    ragged_tokens: int = 0
+    """ragged target_verify: packed width after padding to a graph tier (0: none)."""
+    block_offsets: tuple[int, ...] = ()
+    block_size: int = 0
+    """dllm_extend."""
+    host_lengths: bool = True
+    """False: the batch carries no CPU copy of its lengths (seq_lens_cpu is None)."""
+    path: str = "direct"
+    """"direct": the batch is set by hand and given to the engine's batch constructor. "caller": the engine's own
+    preparing function builds it. "fused": the same, steered to the engine's fused (GPU) branch. "kernel": the
+    engine's 1-D position kernel alone, run for itself."""
+    repeat: bool = False
+    """Do it twice and report both tables."""
+    padding: Padding | None = None
+
+
+class Observe(msgspec.Struct, frozen=True, tag="observe"):
+    """Report the state of these requests."""
+
+    reqs: tuple[int, ...]
+
+
+class Cost(msgspec.Struct, frozen=True, tag="cost"):
+    """Run this forward with the batch on a device other than the host and count host-to-device operations."""
+
+    forward: Forward
+
+
+Step = Submit | Open | Turn | Generate | Finish | Abort | Retract | Schedule | Forward | Observe | Cost
+
+
+class Job(msgspec.Struct, frozen=True, tag="job"):
+    """One scenario. Steps run in order; nothing of an earlier job may be visible to it."""
+
+    id: str
+    steps: tuple[Step, ...]
+    device: str = "cpu"
+
+
+class Shutdown(msgspec.Struct, frozen=True, tag="shutdown"):
+    """End the process."""
+
+
+Request = Job | Shutdown
+
+
+# ---------------------------------------------------------------- answers
+
+
+class Table(msgspec.Struct, frozen=True, array_like=True):
+    """The two tables of one forward. label: "" for the forward itself, "step 1".. for later draft forwards,
+    "again" for a repeat, "padded" for the wider buffer. None: the engine left the table unset."""
+
+    label: str
+    positions: Tensor | None
+    mrope: Tensor | None
+
+
+class Tables(msgspec.Struct, frozen=True, tag="tables"):
+    """Answer to a Forward."""
+
+    tables: tuple[Table, ...]
+    changed: tuple[str, ...] = ()
+    """Inputs that the batch constructor altered though it must only read them ("seq_lens", "multimodal_inputs", ..)."""
+    ran: tuple[str, ...] = ()
+    """Engine functions or kernels known to have run, by their qualified names."""
+
+
+class RequestState(msgspec.Struct, frozen=True, array_like=True):
+    """What the engine holds for one request. Fields that the engine lacks are None."""
+
+    req: int
+    ids: tuple[int, ...]
+    """Prompt tokens (padded: media tokens hold the item's pad values)."""
+    unpadded_ids: tuple[int, ...]
+    fill_ids: tuple[int, ...] | None
+    """What the next prefill will feed; None when not built yet."""
+    output_ids: tuple[int, ...]
+    prefix_len: int
+    table: Tensor | None
+    delta: Tensor | None
+    delta_cache: Tensor | None
+    """A cached value derived from delta (the engine's repeated delta), None when empty."""
+    items: int
+    """Number of media items attached."""
+    offsets: tuple[tuple[int, int], ...]
+    """Half-open token ranges of the attached items, in order."""
+    aborted: bool = False
+    """The engine refused or aborted it."""
+    note: str = ""
+
+
+class States(msgspec.Struct, frozen=True, tag="states"):
+    """Answer to an Observe."""
+
+    states: tuple[RequestState, ...]
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    """Answer to a step that has nothing to report."""
+
+
+class Raised(msgspec.Struct, frozen=True, tag="raised"):
+    """The step raised.
+
+    stage "engine": the exception came out of engine code; anything else ("adapter", ...) means that the suite's
+    own stand-ins are at fault and the step could not run.
+    """
+
+    stage: str
+    type: str
+    message: str
+    where: str
+    """Innermost engine frame, "package/file.py:line function"."""
+
+
+class NotOffered(msgspec.Struct, frozen=True, tag="not_offered"):
+    """The engine lacks what the step needs."""
+
+    reason: str
+
+
+class Counted(msgspec.Struct, frozen=True, tag="counted"):
+    """Answer to a Cost: host-to-device operations, with the engine lines that made them."""
+
+    copies: int
+    lines: tuple[str, ...]
+
+
+Result = Tables | States | Done | Raised | NotOffered | Counted
+
+
+class Answer(msgspec.Struct, frozen=True, tag="answer"):
+    """One result per step of the job, in order."""
+
+    id: str
+    results: tuple[Result, ...]
+    engine_ns: int
+    """Nanoseconds inside the engine's own constructors and functions."""
+    forwards: int
+    """Forward batches that the engine built."""
+
+
+class Hello(msgspec.Struct, frozen=True, tag="hello"):
+    """First frame from a worker, once its engine is imported."""
+
+    protocol: int
+    target: str
+    version: str
+    device: str
+    torch: str
+    python: str
+    pid: int
+    modes: dict[str, int]
+    """The engine's own ForwardMode members."""
+    covered: dict[str, str]
+    """Engine member -> protocol mode that drives it."""
+    uncovered: dict[str, str]
+    """Known engine member that this adapter does not drive -> the reason. A member in neither map is unknown."""
+    capabilities: dict[str, str]
+    """Probed: name -> what was found ("" = absent)."""
+    faked: tuple[str, ...] = ()
+
+
+Response = Hello | Answer
+
+
+# ---------------------------------------------------------------- framing
+
+
+class ProtocolError(Exception):
+    """The other side did not speak the protocol."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def send(stream: BinaryIO, message: Request | Response) -> None:
+    """Write one frame: 4 bytes little-endian length, then msgpack."""
+    body = _encoder.encode(message)
+    stream.write(struct.pack("<I", len(body)) + body)
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> bytes | None:
+    """Read one frame's body; None at a clean end of the stream. Raises ProtocolError on a torn frame."""
+    head = _read_exactly(stream, 4)
+    if head is None:
+        return None
+    (length,) = struct.unpack("<I", head)
+    if length > MAX_FRAME:
+        raise ProtocolError(f"frame of {length} bytes: not a protocol frame")
+    body = _read_exactly(stream, length)
+    if body is None:
+        raise ProtocolError("stream ended inside a frame")
+    return body
+
+
+def _read_exactly(stream: BinaryIO, count: int) -> bytes | None:
+    chunks = b""
+    while len(chunks) < count:
+        chunk = stream.read(count - len(chunks))
+        if not chunk:
+            if chunks:
+                raise ProtocolError("stream ended inside a frame")
+            return None
+        chunks += chunk
+    return chunks

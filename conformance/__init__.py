@@ -1,0 +1,1 @@
+"""Scenarios, verdicts, the runner and its reports."""
