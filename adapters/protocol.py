@@ -263,7 +263,7 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     """Answer to a step that has nothing to report."""
 
 
-class Raised(msgspec.Struct, frozen=True, tag="raised"):
+class Raised(msgspec.Struct, frozen=True, tag="raised", rename={"type": "error"}):
     """The step raised.
 
     stage "engine": the exception came out of engine code; anything else ("adapter", ...) means that the suite's

@@ -185,9 +185,11 @@ class Scenario(msgspec.Struct, frozen=True, dict=True):
     family: str = "qwen2_vl"
     note: str = ""
     """Why this scenario exists, in a sentence."""
+    repeat: bool = False
+    """Build every forward twice, and compare."""
 
     @cached_property
     def id(self) -> str:
-        """12 hex digits of the hash of family and operations; name and note do not count."""
+        """12 hex digits of the hash of family and operations; name, note and repeat do not count."""
         body = msgspec.json.encode((self.family, self.ops), order="deterministic")
         return hashlib.sha256(body).hexdigest()[:12]

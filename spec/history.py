@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NewType, Protocol
+from typing import NewType, Protocol, cast
 
 TokenIndex = NewType("TokenIndex", int)
 """Place of a token in its request's history, from 0."""
@@ -90,6 +90,18 @@ class Family(Protocol):
         """Columns of a whole media run whose first free position is `start`."""
 
 
+class NumberedFamily(Family, Protocol):
+    """A family whose columns also hold the number of the media item (HunYuan-VL's fourth row)."""
+
+    def numbered_columns(self, run: Run, start: int, ordinal: int) -> tuple[Column, ...]:
+        """`media_columns` of the history's media run number `ordinal`, from 0."""
+
+
+def numbered_family(family: Family) -> NumberedFamily | None:
+    """The family itself when its columns hold the item's number, else None."""
+    return cast(NumberedFamily, family) if hasattr(family, "numbered_columns") else None
+
+
 def run_length(family: Family, run: Run) -> int:
     """Tokens that a run puts into the history."""
     if run.is_text:
@@ -114,11 +126,15 @@ def next_position(columns: Sequence[Column]) -> int:
     return max(max(column) for column in columns) + 1
 
 
-def run_columns(family: Family, run: Run, start: int) -> tuple[Column, ...]:
-    """Columns of one run that starts at the free position `start`."""
+def run_columns(family: Family, run: Run, start: int, ordinal: int = 0) -> tuple[Column, ...]:
+    """Columns of one run that starts at the free position `start`; `ordinal` media runs stand before it."""
     if run.is_text:
         return tuple((start + i,) * family.axes for i in range(run.tokens))
-    columns = family.media_columns(run, start)
+    numbered = numbered_family(family)
+    if numbered is not None:
+        columns = numbered.numbered_columns(run, start, ordinal)
+    else:
+        columns = family.media_columns(run, start)
     return columns if run.kept is None else columns[: run.kept]
 
 
@@ -126,10 +142,13 @@ def prompt_table(family: Family, history: History) -> tuple[Column, ...]:
     """The columns of a whole history, in token order: each run starts at the first position free so far."""
     columns: list[Column] = []
     start = 0
+    media = 0
     for run in history:
-        placed = run_columns(family, run, start)
+        placed = run_columns(family, run, start, media)
         columns.extend(placed)
         start = max(start, next_position(placed))
+        if not run.is_text:
+            media += 1
     return tuple(columns)
 
 

@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+from spec.families.declaration import MediaFamily
+from spec.families.ernie4_5_vl import ERNIE4_5_VL
+from spec.families.glm4v import GLM4_1V, GLM4_5V, GLM4_6V
+from spec.families.glm_image import GLM_IMAGE
+from spec.families.hunyuan_vl import HUNYUAN_VL
+from spec.families.paddleocr_vl import PADDLEOCR_VL
+from spec.families.qwen2_5_omni import QWEN2_5_OMNI
 from spec.families.qwen2_5_vl import QWEN2_5_VL
 from spec.families.qwen2_vl import QWEN2_VL
-from spec.history import Family, OutOfDomain
+from spec.families.qwen3_omni import QWEN3_OMNI
+from spec.families.qwen3_vl import QWEN3_5, QWEN3_VL
+from spec.history import OutOfDomain
 
-FAMILIES: dict[str, Family] = {family.name: family for family in (QWEN2_VL, QWEN2_5_VL)}
+_ALL: tuple[MediaFamily, ...] = (
+    QWEN2_VL,
+    QWEN2_5_VL,
+    QWEN3_VL,
+    QWEN3_5,
+    QWEN2_5_OMNI,
+    QWEN3_OMNI,
+    GLM4_1V,
+    GLM4_5V,
+    GLM4_6V,
+    ERNIE4_5_VL,
+    PADDLEOCR_VL,
+    HUNYUAN_VL,
+    GLM_IMAGE,
+)
+
+FAMILIES: dict[str, MediaFamily] = {family.name: family for family in _ALL}
 """Every family by its name."""
 
 
-def family(name: str) -> Family:
+def family(name: str) -> MediaFamily:
     """The family of that name. Raises OutOfDomain, naming the known ones."""
     found = FAMILIES.get(name)
     if found is None:

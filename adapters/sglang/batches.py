@@ -1,0 +1,222 @@
+"""One ScheduleBatch with the job's numbers, and what `ForwardBatch.init_new` makes of it.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| seq_len | Forward.seq_lens | `ScheduleBatch.seq_lens`, `.seq_lens_cpu` (int64) |
+| prefix_len, extend_len | Forward.prefix_lens, .extend_lens | `.prefix_lens`, `.extend_lens`; `Req.prefix_len`, `.extend_end` |
+| table, delta | - | `.multimodal_inputs[i]`, the request's own object |
+| block offset, size | Forward.block_offsets, .block_size | `Req.dllm_block_offset`, `DllmConfig.block_size` |
+
+Fields are set from the job the way `prepare_for_extend`, `prepare_for_decode` and `mix_with_running` set them; those
+functions also allocate KV memory, which needs pools.
+
+Faked: input token ids and KV slots are zeros (no table depends on them).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from adapters.protocol import Forward
+from adapters.sglang.stand_ins import HIDDEN, VOCABULARY, StandIn, runner
+from adapters.sglang.state import JobState
+
+FAKED = ("ScheduleBatch.input_ids, out_cache_loc: zeros; req_pool_indices: zeros",)
+
+EXTENDING = {"extend": "EXTEND", "split_prefill": "SPLIT_PREFILL", "mixed": "MIXED", "dllm_extend": "DLLM_EXTEND"}
+MEMBERS = {
+    **EXTENDING,
+    "decode": "DECODE",
+    "draft_decode": "DECODE",
+    "target_verify": "TARGET_VERIFY",
+    "draft_extend_v2": "DRAFT_EXTEND_V2",
+    "idle": "IDLE",
+}
+"""Protocol mode -> ForwardMode member."""
+
+_MODEL_CONFIG = StandIn(vocab_size=VOCABULARY, is_matryoshka=False)
+ALLOCATOR = StandIn(page_size=1)
+
+
+@lru_cache(maxsize=512)
+def zeros(count: int, dtype: Any, device: str) -> Any:
+    """A shared tensor of zeros that the engine only reads."""
+    return torch.zeros(count, dtype=dtype, device=device)
+
+
+@lru_cache(maxsize=16)
+def token_pool(width: int, device: str) -> StandIn:
+    """A token pool with one row of at least `width` slots; every request points at row 0."""
+    size = 4096
+    while size < width:
+        size *= 2
+    return StandIn(req_to_token=torch.zeros((1, size), dtype=torch.int32, device=device), device=device)
+
+
+@lru_cache(maxsize=16)
+def shared_runner(device: str, algorithm: Any, mrope: bool, draft: bool) -> StandIn:
+    """Runner stand-ins hold no state of a job, so one of each kind serves all."""
+    return runner(device, algorithm, mrope=mrope, draft=draft)
+
+
+def runner_for(state: JobState, mode: str, device: str | None = None) -> StandIn:
+    """The runner that runs this mode: the draft model's for drafting, one without M-RoPE for diffusion models."""
+    draft = mode in ("draft_decode", "draft_extend_v2")
+    algorithm = state.engine.SpeculativeAlgorithm.EAGLE
+    return shared_runner(device or state.device, algorithm, mode != "dllm_extend", draft)
+
+
+def schedule_batch(state: JobState, forward: Forward, device: str | None = None) -> Any:
+    """The engine's batch for this forward. device: "meta" to count copies, else the job's."""
+    device = device or state.device
+    engine = state.engine
+    reqs = [state.req(number) for number in forward.reqs]
+    on_host = torch.tensor(forward.seq_lens, dtype=torch.int64)
+    batch = state.meter.call(engine.ScheduleBatch, reqs=reqs)
+    batch.forward_mode = engine.mode(MEMBERS[forward.mode])
+    batch.device = device
+    batch.model_config = _MODEL_CONFIG
+    # The CPU copy is a tensor of its own: an engine that wrote into one must not be seen to write into both.
+    batch.seq_lens = on_host.clone() if device == "cpu" else on_host.to(device)
+    batch.seq_lens_cpu = on_host if forward.host_lengths else None
+    batch.req_pool_indices = zeros(len(reqs), torch.int64, device)
+    batch.multimodal_inputs = [req.multimodal_inputs for req in reqs]
+    batch.spec_algorithm = engine.SpeculativeAlgorithm.NONE
+    if forward.mode in EXTENDING:
+        set_windows(state, forward, batch)
+    elif forward.mode == "idle":
+        batch.extend_num_tokens = 0
+    tokens = token_count(forward)
+    batch.input_ids = zeros(tokens, torch.int64, device)
+    # A draft loop brings the slots of all its steps.
+    slots = tokens * max(forward.num_steps, 1) if forward.mode == "draft_decode" else tokens
+    batch.out_cache_loc = zeros(slots, torch.int64, device)
+    return batch
+
+
+def set_windows(state: JobState, forward: Forward, batch: Any) -> None:
+    """The extend windows of the batch, on it and on its requests, as the scheduler leaves them."""
+    if forward.mode == "dllm_extend":
+        batch.dllm_config = dllm_config(state, forward.block_size)
+        batch.prefix_lens = list(forward.block_offsets)
+        batch.extend_lens = [forward.block_size] * len(forward.reqs)
+        batch.extend_num_tokens = forward.block_size * len(forward.reqs)
+        for req, offset in zip(batch.reqs, forward.block_offsets, strict=True):
+            req.dllm_block_offset = offset
+        return
+    batch.prefix_lens = list(forward.prefix_lens)
+    batch.extend_lens = list(forward.extend_lens)
+    batch.extend_num_tokens = sum(forward.extend_lens)
+    batch.extend_logprob_start_lens = [0] * len(batch.reqs)
+    prefilling = len(batch.reqs) - forward.decoding
+    for req, prefix, end in zip(
+        batch.reqs[:prefilling], forward.prefix_lens, forward.seq_lens, strict=False
+    ):
+        req.prefix_len = prefix
+        req.extend_end = end
+        req.is_retracted = False
+    if forward.decoding:
+        batch.decoding_reqs = batch.reqs[prefilling:]
+        for req, end in zip(batch.decoding_reqs, forward.seq_lens[prefilling:], strict=True):
+            state.meter.call(req.refresh_fill_ids)
+            req.extend_end = end
+
+
+def dllm_config(state: JobState, block_size: int) -> Any:
+    """The engine's configuration of a diffusion model with this block size."""
+    return state.meter.call(state.engine.DllmConfig, "", {}, block_size, VOCABULARY, 1)
+
+
+def token_count(forward: Forward) -> int:
+    """How many tokens the forward feeds. A count of inputs, not a position."""
+    rows = len(forward.reqs)
+    if forward.mode in ("extend", "split_prefill", "mixed"):
+        return sum(forward.extend_lens)
+    if forward.mode == "dllm_extend":
+        return rows * forward.block_size
+    if forward.verify_lens:
+        return forward.ragged_tokens or sum(forward.verify_lens)
+    if forward.mode in ("target_verify", "draft_extend_v2"):
+        return rows * forward.num_draft_tokens
+    if forward.mode == "draft_decode":
+        return rows * forward.topk
+    return rows
+
+
+def draft_input(state: JobState, forward: Forward, device: str) -> Any:
+    """A draft input as a verify leaves it, without positions: scores, drafted tokens and hidden states of zeros."""
+    rows, topk = len(forward.reqs), forward.topk
+    return state.engine.EagleDraftInput(
+        topk_p=zeros(rows * topk, torch.float32, device).view(rows, topk),
+        topk_index=zeros(rows * topk, torch.int64, device).view(rows, topk),
+        hidden_states=zeros(rows * HIDDEN, torch.float32, device).view(rows, HIDDEN),
+        bonus_tokens=zeros(rows, torch.int64, device),
+    )
+
+
+def init_new(state: JobState, batch: Any, model_runner: Any) -> Any:
+    """`ForwardBatch.init_new` with the arguments that this release takes."""
+    engine = state.engine
+    extra: dict[str, Any] = {}
+    if "capture_hidden_mode" in engine.init_new_takes:
+        extra["capture_hidden_mode"] = engine.CaptureHiddenMode.NULL
+    if "return_hidden_states_before_norm" in engine.init_new_takes:
+        extra["return_hidden_states_before_norm"] = False
+    result = state.meter.call(engine.ForwardBatch.init_new, batch, model_runner, **extra)
+    state.meter.forwards += 1
+    return result
+
+
+class Snapshot:
+    """The inputs that the batch constructor may only read, remembered by identity and tensor version counters.
+
+    A version counter moves with every in-place write, so nothing has to be copied.
+    """
+
+    def __init__(self, batch: Any) -> None:
+        self.batch = batch
+        self.seq_lens = batch.seq_lens
+        self.seq_lens_version = batch.seq_lens._version
+        self.seq_lens_cpu = batch.seq_lens_cpu
+        self.seq_lens_cpu_version = None if batch.seq_lens_cpu is None else batch.seq_lens_cpu._version
+        self.inputs = batch.multimodal_inputs
+        self.media = [media_stamp(inputs) for inputs in self.inputs]
+        self.reqs = batch.reqs
+        self.members = list(batch.reqs)
+
+    def changes(self) -> tuple[str, ...]:
+        """Names of the inputs that are no longer what they were."""
+        batch, changed = self.batch, []
+        if batch.seq_lens is not self.seq_lens or batch.seq_lens._version != self.seq_lens_version:
+            changed.append("seq_lens")
+        host = batch.seq_lens_cpu
+        if host is not self.seq_lens_cpu or (host is not None and host._version != self.seq_lens_cpu_version):
+            changed.append("seq_lens_cpu")
+        if batch.multimodal_inputs is not self.inputs or self.media != [
+            media_stamp(inputs) for inputs in self.inputs
+        ]:
+            changed.append("multimodal_inputs")
+        if batch.reqs is not self.reqs or len(batch.reqs) != len(self.members):
+            changed.append("reqs")
+        elif any(now is not then for now, then in zip(batch.reqs, self.members, strict=True)):
+            changed.append("reqs")
+        return tuple(changed)
+
+
+def media_stamp(inputs: Any) -> tuple[int, ...] | None:
+    """Identity and version of one request's multimodal inputs; None for text."""
+    if inputs is None:
+        return None
+    table, delta, items = inputs.mrope_positions, inputs.mrope_position_delta, inputs.mm_items
+    return (
+        id(inputs),
+        id(table),
+        -1 if table is None else table._version,
+        id(delta),
+        -1 if delta is None else delta._version,
+        id(items),
+        len(items),
+    )

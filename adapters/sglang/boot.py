@@ -1,0 +1,111 @@
+"""Import the engine quietly and publish the configuration that its code reads.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| Job.device | device | `model_runner.device`; "cuda" leaves Triton compiled, "cpu" runs it interpreted |
+
+Faked here: the published `ServerArgs` are the engine's own dummy defaults (`model_path="dummy"`); tensor-parallel rank
+0 is forced, because an aborting `create_req` asks for it before it logs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+import warnings
+from typing import Any
+
+FAKED = (
+    "ServerArgs: the engine's dummy defaults (no model on disk)",
+    "parallel context: tp_rank forced to 0 (an aborting create_req reads it)",
+    "logging: disabled (the engine logs every aborted request)",
+)
+
+_KEPT: list[Any] = []
+"""Open for the life of the process."""
+
+
+def prepare_environment(device: str) -> None:
+    """Set what must be set before torch, Triton and SGLang are imported. device: "cpu" or "cuda"."""
+    os.environ["TORCHDYNAMO_DISABLE"] = "1"
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # one worker per core: threads only add waiting
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("SGLANG_RAGGED_VERIFY_MODE", "compact")
+    if device == "cpu":
+        os.environ["TRITON_INTERPRET"] = "1"
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
+def silence() -> None:
+    """No log records and no warnings: a pipe nobody reads would fill up and stop the worker."""
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.CRITICAL)
+
+
+def load(device: str) -> Any:
+    """Import torch and SGLang and publish a configuration. Returns the torch module.
+
+    Errors: whatever the imports raise; the runner sees a worker that ended before its Hello.
+    """
+    silence()
+    torch = importlib.import_module("torch")
+    if device == "cpu":
+        torch.set_num_threads(1)
+    importlib.import_module("sglang.srt.model_executor.forward_batch_info")
+    publish_configuration()
+    silence()  # imports may have installed their own handlers
+    return torch
+
+
+def publish_configuration() -> None:
+    """Publish default server arguments the way this release does; each way is tried by its presence."""
+    context_module = optional("sglang.srt.runtime_context")
+    context = context_module.get_context() if hasattr(context_module, "get_context") else None
+    if hasattr(context, "override_server_args"):
+        context.override_server_args().install()
+        parallel = context_module.get_parallel()
+        if hasattr(parallel, "override"):
+            override = parallel.override(tp_rank=0)
+            override.__enter__()
+            _KEPT.append(override)  # a collected override would restore what it overrode
+        return
+    server_args = importlib.import_module("sglang.srt.server_args")
+    default = default_server_args(server_args.ServerArgs)
+    if hasattr(server_args, "set_global_server_args_for_scheduler"):
+        server_args.set_global_server_args_for_scheduler(default)
+    else:
+        server_args._global_server_args = default
+
+
+def default_server_args(cls: Any) -> Any:
+    """A ServerArgs with every default filled and no validation run (validation wants a model on disk)."""
+    import dataclasses
+
+    args = object.__new__(cls)
+    for field in dataclasses.fields(cls):
+        if field.default is not dataclasses.MISSING:
+            value = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            value = field.default_factory()
+        else:
+            value = "dummy"
+        object.__setattr__(args, field.name, value)
+    return args
+
+
+def optional(name: str) -> Any:
+    """The module, or None when this release has none of that name."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        return None
+
+
+def release_standard_input() -> None:
+    """Point file descriptor 0 at nothing, so that a child or a debugger cannot eat the parent's input."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    sys.stdin = open(0, closefd=False)  # noqa: PTH123, SIM115 - file descriptor, not a path

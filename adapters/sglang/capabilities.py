@@ -1,0 +1,172 @@
+"""What this release of SGLang has: every lookup and probe of the adapter is here. No version is compared.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| Hello.capabilities | `Engine.found` | the place where each name was found ("" = absent) |
+| Hello.modes | `Engine.modes` | `ForwardMode` members |
+| Hello.covered | `COVERED` | member -> protocol mode |
+| Hello.uncovered | `UNCOVERED` | member -> reason |
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+COVERED = {
+    "EXTEND": "extend",
+    "DECODE": "decode",
+    "MIXED": "mixed",
+    "IDLE": "idle",
+    "TARGET_VERIFY": "target_verify",
+    "DRAFT_EXTEND_V2": "draft_extend_v2",
+    "SPLIT_PREFILL": "split_prefill",
+    "DLLM_EXTEND": "dllm_extend",
+}
+"""Draft decode is DECODE with a draft input as spec_info; it has no member of its own."""
+
+UNCOVERED = {
+    "PREBUILT": "runs no forward: the KV cache arrives ready from a prefill server",
+    "DRAFT_EXTEND": "draft extend of the retired v1 worker",
+}
+
+_SRT = "sglang.srt."
+_BATCH = _SRT + "managers.schedule_batch:"
+_FORWARD = _SRT + "model_executor.forward_batch_info:"
+_KERNEL = "sglang.kernels.ops.speculative."
+
+PLACES: dict[str, tuple[str, ...]] = {
+    "Req": (_BATCH + "Req",),
+    "ScheduleBatch": (_BATCH + "ScheduleBatch",),
+    "MultimodalInputs": (_BATCH + "MultimodalInputs",),
+    "MultimodalProcessorOutput": (_BATCH + "MultimodalProcessorOutput",),
+    "MultimodalDataItem": (_BATCH + "MultimodalDataItem",),
+    "Modality": (_BATCH + "Modality",),
+    "FINISH_LENGTH": (_BATCH + "FINISH_LENGTH",),
+    "FINISH_ABORT": (_BATCH + "FINISH_ABORT",),
+    "SamplingParams": (_SRT + "sampling.sampling_params:SamplingParams",),
+    "ForwardBatch": (_FORWARD + "ForwardBatch",),
+    "ForwardMode": (_FORWARD + "ForwardMode",),
+    "CaptureHiddenMode": (_FORWARD + "CaptureHiddenMode",),
+    "compute_position_triton": (
+        "sglang.kernels.ops.attention.position:compute_position_triton",
+        _SRT + "model_executor.triton_ops.position:compute_position_triton",
+        _FORWARD + "compute_position_triton",
+    ),
+    "PaddingPattern": (_SRT + "managers.mm_utils:MultiModalityDataPaddingPatternMultimodalTokens",),
+    "Session": (
+        _SRT + "session.session_controller:Session",
+        _SRT + "managers.session_controller:Session",
+    ),
+    "SessionController": (
+        _SRT + "session.session_controller:SessionController",
+        _SRT + "managers.session_controller:SessionController",
+    ),
+    "SessionParams": (_SRT + "managers.io_struct:SessionParams",),
+    "TokenizedGenerateReqInput": (_SRT + "managers.io_struct:TokenizedGenerateReqInput",),
+    "RadixCache": (_SRT + "mem_cache.radix_cache:RadixCache",),
+    "RadixKey": (_SRT + "mem_cache.radix_cache:RadixKey",),
+    "InsertParams": (
+        _SRT + "mem_cache.base_prefix_cache:InsertParams",
+        _SRT + "mem_cache.radix_cache:InsertParams",
+    ),
+    "SpeculativeAlgorithm": (_SRT + "speculative.spec_info:SpeculativeAlgorithm",),
+    "EagleDraftInput": (_SRT + "speculative.eagle_info:EagleDraftInput",),
+    "EagleDraftExtendInput": (_SRT + "speculative.eagle_info:EagleDraftExtendInput",),
+    "EagleVerifyInput": (_SRT + "speculative.eagle_info:EagleVerifyInput",),
+    "TreeMaskMode": (
+        _KERNEL + "spec_tree:TreeMaskMode",
+        _SRT + "speculative.eagle_utils:TreeMaskMode",
+    ),
+    "prepare_for_draft": (_SRT + "speculative.eagle_worker_common:prepare_for_draft",),
+    "prepare_for_draft_extend": (_SRT + "speculative.eagle_worker_common:prepare_for_draft_extend",),
+    "build_eagle_verify_input": (_SRT + "speculative.eagle_worker_common:build_eagle_verify_input",),
+    "eagle_prepare_for_verify": (_SRT + "speculative.eagle_utils:eagle_prepare_for_verify",),
+    "EagleDraftWorker": (_SRT + "speculative.eagle_worker_v2:EagleDraftWorker",),
+    "build_chain_tree": (_KERNEL + "eagle:build_chain_tree",),
+    "prepare_draft_extend_layout": (_KERNEL + "eagle:prepare_draft_extend_layout",),
+    "assign_draft_cache_locs": (_KERNEL + "cache_locs:assign_draft_cache_locs_contiguous_func",),
+    "RaggedVerifyLayout": (_SRT + "speculative.ragged_verify:RaggedVerifyLayout",),
+    "BuildRaggedVerifyWindow": (_KERNEL + "dspark.dspark_verify_window:BuildRaggedVerifyWindow",),
+    "DFlashVerifyInput": (_SRT + "speculative.dflash_info:DFlashVerifyInput",),
+    "TargetVerifyExecutor": (
+        _SRT + "speculative.dspark_components.dspark_verify:TargetVerifyExecutor",
+    ),
+    "DllmConfig": (_SRT + "dllm.config:DllmConfig",),
+    "build_decode_registry": (
+        _SRT + "model_executor.cuda_graph_buffer_registry:build_decode_registry",
+    ),
+}
+"""Name in the adapter -> where releases keep it, newest first."""
+
+
+class Engine:
+    """Everything of SGLang that the adapter touches, found by name.
+
+    `engine.Req` and the like are the engine's own objects, or None where this release has none. `found` says where
+    each came from.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[str, str] = {}
+        for name, places in PLACES.items():
+            setattr(self, name, self._look_up(name, places))
+        self.modes: dict[str, int] = {m.name: int(m) for m in self.ForwardMode}
+        self.init_new_takes = parameters(self.ForwardBatch.init_new)
+        self.create_req_takes = parameters(getattr(self.Session, "create_req", None))
+        self.session_takes = parameters(getattr(self.Session, "__init__", None))
+        self.req_takes = parameters(self.Req.__init__)
+        self.batch_is_schedule_batch = "ModelWorkerBatch" not in str(
+            self.init_new_takes.get("batch", "")
+        )
+        self.prefix_len_is_field = "prefix_indices" not in inspect.getsource(self.Req.__init__)
+        self.fused_draft = "positions" in parameters(self.assign_draft_cache_locs)
+        self.delta_cache = hasattr(self.MultimodalInputs, "mrope_position_delta_repeated_cache")
+        for member in self.modes:
+            self.found[f"ForwardMode.{member}"] = "member"
+        for flag in ("batch_is_schedule_batch", "prefix_len_is_field", "fused_draft", "delta_cache"):
+            self.found[flag] = "yes" if getattr(self, flag) else ""
+        self.found["streaming_sessions"] = "yes" if "streaming" in self.session_takes else ""
+        self.found["init_new"] = ", ".join(self.init_new_takes)
+        self.found["create_req"] = ", ".join(self.create_req_takes)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+    def _look_up(self, name: str, places: tuple[str, ...]) -> Any:
+        for place in places:
+            value = find(place)
+            if value is not None:
+                self.found[name] = place
+                return value
+        self.found[name] = ""
+        return None
+
+    def mode(self, member: str) -> Any:
+        """The ForwardMode member, or None when this release lacks it."""
+        return getattr(self.ForwardMode, member, None)
+
+    def lacks(self, *names: str) -> str | None:
+        """A reason when one of these names is absent from this release, else None."""
+        missing = [name for name in names if not self.found.get(name)]
+        return f"this release has no {', '.join(missing)}" if missing else None
+
+
+def find(place: str) -> Any:
+    """The object at "module:name", or None. A module that fails for another reason than absence counts as absent:
+    the reason is then a missing GPU library, and the capability cannot run here."""
+    module, _, name = place.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name, None)
+    except (ImportError, OSError):
+        return None
+
+
+def parameters(function: Callable[..., Any] | None) -> dict[str, str]:
+    """Parameter name -> annotation as text; empty for None."""
+    if function is None:
+        return {}
+    signature = inspect.signature(function)
+    return {p.name: str(p.annotation) for p in signature.parameters.values() if p.name != "self"}

@@ -1,0 +1,115 @@
+"""Count the host-to-device operations of one batch construction, without a device.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| copies | Counted.copies | operations with host inputs and outputs on `device="meta"` |
+| - | Counted.lines | the engine line that made each |
+
+The batch and the runner live on torch's meta device; a dispatch mode sees every operation that takes a CPU tensor and
+gives a meta tensor, a function mode sees `torch.tensor(list, device=...)`, which the dispatcher does not show.
+Synchronisations and pinned memory are not seen.
+
+Faked: `compute_position` (a Triton launch on a GPU; its CPU version reads lengths, which a meta tensor has not).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from adapters.protocol import Cost, Counted, Forward
+from adapters.sglang import batches, forwards
+from adapters.sglang.meter import engine_frame
+from adapters.sglang.state import Absent, JobState
+
+FAKED = ("cost only: forward_batch_info.compute_position returns empty meta tensors (a kernel launch, no copy)",)
+
+_COPIES = ("_to_copy", "copy_")
+
+
+def cost(state: JobState, step: Cost) -> Counted:
+    """Run the step's batch constructor on the meta device and count. Raises Absent."""
+    forward = step.forward
+    member = batches.MEMBERS[forward.mode]
+    if state.engine.mode(member) is None:
+        raise Absent(f"this release has no ForwardMode.{member}")
+    batch = batches.schedule_batch(state, forward, device="meta")
+    batch.spec_info = forwards.spec_info(state, with_positions(forward), batch)
+    runner = batches.runner_for(state, forward.mode, device="meta")
+    module = sys.modules[state.engine.ForwardBatch.__module__]
+    original = module.compute_position
+    lines: list[str] = []
+    module.compute_position = meta_positions
+    try:
+        with _Functions(lines), _Operations(lines):
+            batches.init_new(state, batch, runner)
+    finally:
+        module.compute_position = original
+    return Counted(len(lines), tuple(lines))
+
+
+def with_positions(forward: Forward) -> Forward:
+    """The forward as the direct path wants it: some positions, whose values a meta tensor drops."""
+    if forward.positions or forward.mode not in ("target_verify", "draft_decode"):
+        return forward
+    import msgspec
+
+    return msgspec.structs.replace(forward, positions=(0,) * batches.token_count(forward))
+
+
+def meta_positions(backend: str, prefix_lens: Any, extend_lens: Any, total: int) -> tuple[Any, Any]:
+    """Stands in for the 1-D position kernel."""
+    positions = torch.empty(total, dtype=torch.int64, device="meta")
+    return positions, torch.empty(extend_lens.shape[0], dtype=torch.int32, device="meta")
+
+
+class _Operations(TorchDispatchMode):  # type: ignore[misc]
+    """Notes operations that take a host tensor and give a device tensor."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self.lines = lines
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        copying = function._schema.name.rpartition("::")[2] in _COPIES
+        inputs = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+        # A zero-dimensional host tensor in arithmetic travels as a kernel argument, not as a copy.
+        host = any(x.device.type == "cpu" and (copying or x.dim() > 0) for x in inputs)
+        if host and any(isinstance(x, torch.Tensor) and x.is_meta for x in tree_leaves(result)):
+            self.lines.append(engine_line())
+        return result
+
+
+class _Functions(TorchFunctionMode):  # type: ignore[misc]
+    """Notes `torch.tensor` and `torch.as_tensor` of host data onto the device."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self.lines = lines
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function in (torch.tensor, torch.as_tensor) and "device" in kwargs:
+            source = args[0] if args else kwargs.get("data")
+            if str(kwargs["device"]).startswith("meta") and not isinstance(source, torch.Tensor):
+                self.lines.append(engine_line())
+        return function(*args, **kwargs)
+
+
+def engine_line() -> str:
+    """The innermost engine frame on the stack, "sglang/...py:LINE function"."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        path = engine_frame(frame.f_code.co_filename)
+        if path is not None:
+            return f"{path}:{frame.f_lineno} {frame.f_code.co_name}"
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return ""

@@ -1,0 +1,148 @@
+"""Which route a Forward takes, and what is read back.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| positions | Forward.positions (direct verify and draft) | `spec_info.positions` |
+| mode | Forward.mode | `ScheduleBatch.forward_mode` |
+| tables | Tables | `ForwardBatch.positions`, `.mrope_positions` |
+
+Nothing is faked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from adapters.protocol import Forward, Table, Tables
+from adapters.sglang import batches, kernels, requests, speculation
+from adapters.sglang.padding import padded
+from adapters.sglang.state import Absent, JobState
+from adapters.sglang.wire import pack, table
+
+WINDOWED = ("extend", "split_prefill", "mixed")
+
+CALLERS: dict[str, Callable[[JobState, Forward, Any], Any]] = {
+    "draft_decode": speculation.draft_decode,
+    "target_verify": speculation.target_verify,
+    "draft_extend_v2": speculation.draft_extend,
+    "idle": speculation.idle,
+}
+"""Modes whose batch the engine prepares in a function that runs without pools; the others are always set by hand."""
+
+
+def run(state: JobState, forward: Forward) -> Tables:
+    """Build the forward's batch through the engine and report its tables. Raises Absent."""
+    if forward.path == "kernel":
+        return kernel(state, forward)
+    member = batches.MEMBERS[forward.mode]
+    if state.engine.mode(member) is None:
+        raise Absent(f"this release has no ForwardMode.{member}")
+    if forward.mode in WINDOWED:
+        prefilling = len(forward.reqs) - forward.decoding
+        for number in forward.reqs[:prefilling]:
+            requests.begin_window(state, number, state.req(number))
+    if forward.verify_lens or (forward.path != "direct" and forward.mode in CALLERS):
+        return by_caller(state, forward)
+    return direct(state, forward)
+
+
+def direct(state: JobState, forward: Forward) -> Tables:
+    """The batch is set by hand and given to the engine's batch constructor; a repeat gives it the same batch."""
+    batch = batches.schedule_batch(state, forward)
+    runner = batches.runner_for(state, forward.mode)
+    snapshot = batches.Snapshot(batch)
+    tables: list[Table] = []
+    for again in ("", "again") if forward.repeat else ("",):
+        batch.spec_info = spec_info(state, forward, batch)  # anew: a draft loop advances its positions in place
+        made = batches.init_new(state, batch, runner)
+        tables += read(state, forward, made, again, runner)
+    return Tables(tuple(tables), snapshot.changes())
+
+
+def by_caller(state: JobState, forward: Forward) -> Tables:
+    """The engine's own preparing function builds the batch; a repeat starts from a fresh batch of the same requests."""
+    kernels.ran.clear()
+    prepare = speculation.ragged_verify if forward.verify_lens else CALLERS[forward.mode]
+    runner = batches.runner_for(state, forward.mode)
+    tables: list[Table] = []
+    changed: tuple[str, ...] = ()
+    for again in ("", "again") if forward.repeat else ("",):
+        batch = speculation.prepared_batch(state, forward)
+        snapshot = batches.Snapshot(batch)
+        made = prepare(state, forward, batch)
+        tables += read(state, forward, made, again, runner)
+        changed = changed or snapshot.changes()
+    return Tables(tuple(tables), changed, tuple(dict.fromkeys(kernels.ran)))
+
+
+def read(state: JobState, forward: Forward, made: Any, again: str, runner: Any) -> list[Table]:
+    """The tables of a built batch: of each forward of the draft loop, or of the batch, and of the wider buffer."""
+    padding = forward.padding
+    wider: list[Table] = []
+    if forward.mode == "draft_decode" and forward.num_steps:
+        if padding is not None and not again:
+            if padding.kind != "graph":
+                raise ValueError("a draft loop can be padded to a graph's size only")
+            wider.append(padded(state, padding, made, runner))
+        return [*speculation.draft_loop(state, forward, made, again), *wider]
+    tables = [table(again, made)]
+    if padding is not None and not again:
+        wider.append(padded(state, padding, made, runner))
+    return tables + wider
+
+
+def kernel(state: JobState, forward: Forward) -> Tables:
+    """The engine's Triton kernel for 1-D extend positions, run for itself."""
+    function = state.engine.compute_position_triton
+    if function is None:
+        raise Absent("this release has no compute_position_triton")
+    prefix = torch.tensor(forward.prefix_lens, dtype=torch.int32, device=state.device)
+    extend = torch.tensor(forward.extend_lens, dtype=torch.int32, device=state.device)
+    positions, _ = state.meter.call(function, prefix, extend, sum(forward.extend_lens))
+    return Tables((Table("", pack(positions), None),), (), (kernels.qualified(function),))
+
+
+def spec_info(state: JobState, forward: Forward, batch: Any) -> Any:
+    """The speculative input that the engine's caller would bring, with the job's positions."""
+    engine = state.engine
+    if forward.mode == "draft_extend_v2":
+        set_draft_extend_windows(forward, batch)
+        return engine.EagleDraftExtendInput(num_tokens_per_req=forward.num_draft_tokens)
+    if forward.mode not in ("target_verify", "draft_decode"):
+        return None
+    positions = torch.tensor(forward.positions, dtype=torch.int64, device=batch.device)
+    if forward.mode == "draft_decode":
+        info = batches.draft_input(state, forward, batch.device)
+        info.num_tokens_per_req = forward.topk
+        info.positions = positions
+        return info
+    return engine.EagleVerifyInput(
+        draft_token=batch.input_ids,
+        custom_mask=None,
+        positions=positions,
+        retrieve_index=None,
+        retrieve_next_token=None,
+        retrieve_next_sibling=None,
+        retrieve_cum_len=None,
+        spec_steps=forward.num_steps,
+        topk=forward.topk,
+        draft_token_num=forward.num_draft_tokens,
+        capture_hidden_mode=engine.CaptureHiddenMode.FULL,
+        seq_lens_sum=None,
+        seq_lens_cpu=None,
+    )
+
+
+def set_draft_extend_windows(forward: Forward, batch: Any) -> None:
+    """The windows as `prepare_for_draft_extend` hands them over: host lists, or device tensors without host lengths."""
+    rows = len(forward.reqs)
+    batch.extend_num_tokens = rows * forward.num_draft_tokens
+    if forward.host_lengths:
+        batch.prefix_lens = list(forward.seq_lens)
+        batch.extend_lens = [forward.num_draft_tokens] * rows
+        return
+    batch.prefix_lens = batch.seq_lens.to(torch.int32)
+    batch.extend_lens = torch.full((rows,), forward.num_draft_tokens, dtype=torch.int32, device=batch.device)

@@ -1,0 +1,65 @@
+"""One job: its steps in order, one result each; an exception ends its step and no other.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| operation | Job.steps[i] | the call in `HANDLERS` |
+| verdict's input | Answer.results[i] | - |
+
+Faked: what the imported modules list; `FAKED` joins them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from adapters import protocol
+from adapters.sglang import batches, boot, cost, forwards, kernels, requests, sessions, speculation, stand_ins
+from adapters.sglang.capabilities import Engine
+from adapters.sglang.meter import raised
+from adapters.sglang.state import Absent, JobState
+
+FAKED: tuple[str, ...] = (
+    *boot.FAKED,
+    *stand_ins.FAKED,
+    *requests.FAKED,
+    *sessions.FAKED,
+    *batches.FAKED,
+    *speculation.FAKED,
+    *kernels.FAKED,
+    *cost.FAKED,
+)
+
+HANDLERS: dict[type, Callable[[JobState, Any], Any]] = {
+    protocol.Submit: requests.submit,
+    protocol.Open: sessions.open_session,
+    protocol.Turn: sessions.turn,
+    protocol.Generate: requests.generate,
+    protocol.Finish: requests.finish,
+    protocol.Abort: requests.abort,
+    protocol.Retract: requests.retract,
+    protocol.Schedule: requests.schedule,
+    protocol.Forward: forwards.run,
+    protocol.Observe: requests.observe,
+    protocol.Cost: cost.cost,
+}
+
+_DONE = protocol.Done()
+
+
+def answer(engine: Engine, job: protocol.Job) -> protocol.Answer:
+    """Run a job from nothing to its answer. Never raises for what a step does."""
+    state = JobState(engine, job)
+    results = tuple(result(state, step) for step in job.steps)
+    return protocol.Answer(job.id, results, state.meter.ns, state.meter.forwards)
+
+
+def result(state: JobState, step: protocol.Step) -> protocol.Result:
+    """One step's result."""
+    try:
+        outcome: protocol.Result | None = HANDLERS[type(step)](state, step)
+    except Absent as absent:
+        return protocol.NotOffered(str(absent))
+    except Exception as error:
+        return raised(error)
+    return _DONE if outcome is None else outcome

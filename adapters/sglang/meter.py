@@ -1,0 +1,72 @@
+"""How long the engine ran, and where it failed.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| - | Answer.engine_ns | time inside engine constructors and functions |
+| - | Answer.forwards | calls of `ForwardBatch.init_new` that returned |
+| - | Raised | the exception, its innermost engine frame |
+
+Nothing is faked here.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from time import perf_counter_ns
+from types import TracebackType
+from typing import Any
+
+from adapters.protocol import Raised
+from adapters.sglang.stand_ins import is_stand_in
+
+ENGINE_PACKAGES = ("/sglang/srt/", "/sglang/kernels/", "/sglang/jit_kernel/")
+ADAPTER = "/adapters/sglang/"
+
+
+class Meter:
+    """Adds up time spent inside the engine. The suite's own work called back from there is taken off again."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+        self.forwards = 0
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call an engine function and count its time, also when it raises."""
+        start = perf_counter_ns()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            self.ns += perf_counter_ns() - start
+
+
+def engine_frame(path: str) -> str | None:
+    """The path from "sglang/" on when the file belongs to the engine, else None."""
+    if ADAPTER in path:
+        return None
+    for package in ENGINE_PACKAGES:
+        index = path.rfind(package)
+        if index >= 0:
+            return path[index + 1 :]
+    return None
+
+
+def raised(error: BaseException) -> Raised:
+    """Describe an exception. Its stage is "engine" when the innermost frame that belongs to the engine or to this
+    adapter is the engine's, unless a stand-in lacked what was asked of it.
+
+    Frames of libraries below (torch, numpy) belong to whoever called them.
+    """
+    where = ""
+    stage = "adapter"
+    trace: TracebackType | None = error.__traceback__
+    for frame in traceback.extract_tb(trace):
+        engine = engine_frame(frame.filename)
+        if engine is not None:
+            where = f"{engine}:{frame.lineno} {frame.name}"
+            stage = "engine"
+        elif ADAPTER in frame.filename:
+            stage = "adapter"
+    if isinstance(error, AttributeError) and is_stand_in(error.obj):
+        stage = "adapter"
+    return Raised(stage, type(error).__name__, str(error)[:2000], where)

@@ -1,0 +1,70 @@
+"""Load a forward into a wider buffer, through the engine's own buffers.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| padded width | Padding.batch, Padding.tokens | `padded_bs`, `padded_num_tokens` |
+| kind "graph" | `JobState.registry` | `build_decode_registry(share_pool=False)`, kept for the job |
+| kind "dp" | - | `ForwardBatch._pad_inputs_to_size` |
+
+Faked: nothing here; the attention backend's fill value is a stand-in's (`stand_ins`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from adapters.protocol import Padding, Table
+from adapters.sglang.state import Absent, JobState
+from adapters.sglang.wire import table
+
+
+def padded(state: JobState, padding: Padding, batch: Any, model_runner: Any) -> Table:
+    """The tables in the wider buffer. Raises Absent, or ValueError for an unknown kind."""
+    if padding.kind == "graph":
+        return graph(state, padding, batch)
+    if padding.kind == "dp":
+        return data_parallel(state, padding, batch, model_runner)
+    raise ValueError(f"unknown padding kind {padding.kind!r}")
+
+
+def graph(state: JobState, padding: Padding, batch: Any) -> Table:
+    """CUDA-graph static buffers: filled from the batch, then viewed at the padded size."""
+    if state.engine.build_decode_registry is None:
+        raise Absent("this release has no graph buffer registry")
+    if state.registry is None:
+        max_batch, max_tokens = state.widest
+        state.registry = state.meter.call(
+            state.engine.build_decode_registry,
+            device=torch.device(state.device),
+            max_bs=max_batch,
+            max_num_token=max_tokens,
+            seq_len_fill_value=1,
+            cache_loc_dtype=torch.int64,
+            share_pool=False,  # the process-wide pool would carry values over to the next job
+        )
+    registry = state.registry
+    state.meter.call(
+        registry.fill_from,
+        batch,
+        raw_bs=batch.batch_size,
+        padded_bs=padding.batch,
+        raw_num_tokens=batch.positions.shape[0],
+        padded_num_tokens=padding.tokens,
+    )
+    view = state.meter.call(
+        registry.extract_buffer,
+        padded_bs=padding.batch,
+        padded_num_tokens=padding.tokens,
+        forward_batch_template=batch,
+    )
+    return table("padded", view)
+
+
+def data_parallel(state: JobState, padding: Padding, batch: Any, model_runner: Any) -> Table:
+    """Padding to the other data-parallel ranks' size, in place as the engine does it."""
+    if not hasattr(batch, "_pad_inputs_to_size"):
+        raise Absent("this release has no ForwardBatch._pad_inputs_to_size")
+    state.meter.call(batch._pad_inputs_to_size, model_runner, padding.tokens, padding.batch)
+    return table("padded", batch)

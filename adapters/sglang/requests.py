@@ -1,0 +1,216 @@
+"""Arrival, generation, the end, retraction and scheduling of requests, through the engine's own request objects.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| prompt tokens | Submit.ids, Turn.ids | `Req.origin_input_ids` |
+| media run | Item.start, Item.stop (half-open) | `MultimodalDataItem.offsets` (last token included) |
+| prompt table, delta | Media.table, Media.delta | `MultimodalInputs.mrope_positions`, `.mrope_position_delta` |
+| generated tokens | Generate.ids | `Req.output_ids` |
+| prefix-cache hit | Schedule.hit | `RadixCache` match in `Req.init_next_round_input` |
+
+The order for media is the scheduler's: `from_processor_output`, `adjust_mm_offsets`, pad ids, `extend_image_inputs`.
+
+Faked: the processor (its output is the job's Media; items carry a hash instead of pixels), the radix cache's memory
+(`RadixCache.create_simulated`), the KV row of a retracted request (there was none to release).
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+import torch
+
+from adapters.protocol import (
+    Abort,
+    Finish,
+    Generate,
+    Media,
+    Observe,
+    RequestState,
+    Retract,
+    Schedule,
+    States,
+    Submit,
+)
+from adapters.sglang.stand_ins import VOCABULARY
+from adapters.sglang.state import Absent, JobState
+from adapters.sglang.wire import pack, unpack
+
+FAKED = (
+    "multimodal processor: its output is the job's table, delta and items; an item has a hash and no pixels",
+    "RadixCache.create_simulated(): a prefix cache without memory behind it",
+)
+
+IMAGE_TOKEN, VIDEO_TOKEN, AUDIO_TOKEN = 501, 502, 503
+"""Placeholder ids that the inputs name; SGLang pads by offsets and only asks that they are set."""
+
+
+def submit(state: JobState, step: Submit) -> None:
+    """A plain request arrives."""
+    engine = state.engine
+    ids = array("q", step.ids)
+    params = state.meter.call(engine.SamplingParams, max_new_tokens=step.max_new_tokens)
+    req = state.meter.call(engine.Req, rid(step.req), "", ids, params, vocab_size=VOCABULARY)
+    state.reqs[step.req] = req
+    if step.media is not None:
+        attach_media(state, req, step.media, recv_ids=ids)
+
+
+def attach_media(state: JobState, req: Any, media: Media, recv_ids: array[int]) -> None:
+    """What the scheduler does with a request's multimodal inputs, in its order. recv_ids: this turn's own tokens."""
+    engine = state.engine
+    inputs = multimodal_inputs(state, media)
+    if engine.SessionController is not None and hasattr(engine.SessionController, "adjust_mm_offsets"):
+        received = state.meter.call(received_input, state, req.rid, recv_ids, req.sampling_params, None)
+        state.meter.call(engine.SessionController.adjust_mm_offsets, received, req, inputs)
+    padded = state.meter.call(engine.PaddingPattern().pad_input_tokens, req.origin_input_ids, inputs)
+    req.origin_input_ids = padded[:]
+    state.meter.call(req.extend_image_inputs, inputs)
+
+
+def multimodal_inputs(state: JobState, media: Media) -> Any:
+    """The engine's multimodal inputs of one turn, made from a processor's output."""
+    engine = state.engine
+    items = []
+    for item in media.items:
+        state.items += 1
+        modality = getattr(engine.Modality, item.kind.upper())
+        # The engine's offsets name the last token, the protocol's the one after it.
+        offsets = [(item.start, item.stop - 1)]
+        items.append(
+            state.meter.call(engine.MultimodalDataItem, modality=modality, hash=state.items, offsets=offsets)
+        )
+    fields = {
+        "mm_items": items,
+        "im_token_id": IMAGE_TOKEN,
+        "video_token_id": VIDEO_TOKEN,
+        "audio_token_id": AUDIO_TOKEN,
+        "mrope_positions": unpack(media.table),
+        "mrope_position_delta": torch.tensor([[media.delta]], dtype=torch.int64),
+    }
+    if engine.MultimodalProcessorOutput is None:
+        return state.meter.call(engine.MultimodalInputs.from_dict, fields)
+    output = state.meter.call(engine.MultimodalProcessorOutput, **fields)
+    return state.meter.call(engine.MultimodalInputs.from_processor_output, output)
+
+
+def received_input(state: JobState, name: str, ids: array[int], params: Any, session: Any) -> Any:
+    """The tokenised request as it reaches the scheduler. session: SessionParams or None."""
+    return state.engine.TokenizedGenerateReqInput(
+        rid=name,
+        input_text=None,
+        input_ids=ids,
+        input_embeds=None,
+        mm_inputs=None,
+        token_type_ids=None,
+        sampling_params=params,
+        return_logprob=False,
+        logprob_start_len=-1,
+        top_logprobs_num=0,
+        token_ids_logprob=None,
+        stream=False,
+        session_params=session,
+    )
+
+
+def generate(state: JobState, step: Generate) -> None:
+    """The model's tokens, as the output processor appends them."""
+    state.req(step.req).output_ids.extend(step.ids)
+
+
+def finish(state: JobState, step: Finish) -> None:
+    """The request ends by length; a streaming session commits it."""
+    req = state.req(step.req)
+    req.finished_reason = state.engine.FINISH_LENGTH(len(req.output_ids))
+    session = getattr(req, "session", None)
+    if session is not None and getattr(session, "streaming", False):
+        if not hasattr(session, "finish_req"):
+            raise Absent("this release's streaming sessions have no finish_req")
+        state.meter.call(session.finish_req, req)
+
+
+def abort(state: JobState, step: Abort) -> None:
+    """The request is aborted: the scheduler's release of a request that a user gave up."""
+    req = state.req(step.req)
+    req.finished_reason = state.engine.FINISH_ABORT("aborted by its user")
+    session = getattr(req, "session", None)
+    if hasattr(req, "release_mm_inputs_on_abort"):
+        state.meter.call(req.release_mm_inputs_on_abort)
+    if session is not None and getattr(session, "streaming", False):
+        if not hasattr(session, "abort_req"):
+            raise Absent("this release's streaming sessions have no abort_req")
+        state.meter.call(session.abort_req)
+
+
+def retract(state: JobState, step: Retract) -> None:
+    """The scheduler takes the request's memory back."""
+    state.considered.discard(step.req)
+    state.meter.call(state.req(step.req).reset_for_retract)
+
+
+def schedule(state: JobState, step: Schedule) -> None:
+    """Consider a waiting request `attempts` times, the last time for good."""
+    req = state.req(step.req)
+    cache = prefix_cache(state, req, step.hit) if step.hit else None
+    for _ in range(step.attempts):
+        state.meter.call(req.init_next_round_input, cache)
+    state.considered.add(step.req)
+
+
+def prefix_cache(state: JobState, req: Any, hit: int) -> Any:
+    """A prefix cache that holds the first `hit` tokens of the request's history."""
+    engine = state.engine
+    lacking = engine.lacks("RadixCache", "RadixKey", "InsertParams")
+    if lacking or not hasattr(engine.RadixCache, "create_simulated"):
+        raise Absent(lacking or "this release has no RadixCache.create_simulated")
+    cache = state.meter.call(engine.RadixCache.create_simulated)
+    history = (req.origin_input_ids + req.output_ids)[:hit]
+    key = engine.RadixKey(history, getattr(req, "extra_key", None))
+    value = torch.zeros(hit, dtype=torch.int64)
+    state.meter.call(cache.insert, engine.InsertParams(key=key, value=value))
+    return cache
+
+
+def begin_window(state: JobState, number: int, req: Any) -> None:
+    """What every prefill round starts with, unless a Schedule step has already done it for this window."""
+    if number in state.considered:
+        state.considered.discard(number)
+    else:
+        state.meter.call(req.init_next_round_input, None)
+
+
+def observe(state: JobState, step: Observe) -> States:
+    """Report what the engine holds for these requests."""
+    return States(tuple(request_state(state, number) for number in step.reqs))
+
+
+def request_state(state: JobState, number: int) -> RequestState:
+    """One request as the engine holds it now."""
+    req = state.req(number)
+    inputs = req.multimodal_inputs
+    items = inputs.mm_items if inputs is not None else []
+    spans = [span for item in items for span in (item.offsets or ())]
+    fill_ids = getattr(req, "full_untruncated_fill_ids", getattr(req, "fill_ids", None))
+    reason = req.finished_reason or getattr(req, "to_finish", None)
+    aborted = isinstance(reason, state.engine.FINISH_ABORT)
+    return RequestState(
+        req=number,
+        ids=tuple(req.origin_input_ids),
+        unpadded_ids=tuple(req.origin_input_ids_unpadded),
+        fill_ids=tuple(fill_ids) if fill_ids else None,
+        output_ids=tuple(req.output_ids),
+        prefix_len=req.prefix_len if hasattr(req, "prefix_len") else len(req.prefix_indices),
+        table=pack(inputs.mrope_positions) if inputs is not None else None,
+        delta=pack(inputs.mrope_position_delta) if inputs is not None else None,
+        delta_cache=pack(getattr(inputs, "mrope_position_delta_repeated_cache", None)),
+        items=len(items),
+        offsets=tuple((start, last + 1) for start, last in spans),
+        aborted=aborted,
+        note=str(getattr(reason, "message", "") or "") if aborted else "",
+    )
+
+
+def rid(number: int) -> str:
+    """The engine's id of a request."""
+    return f"r{number}"

@@ -1,0 +1,70 @@
+"""Sessions, through the engine's own `Session.create_req`.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| session | Open | `Session(capacity, id, streaming)` |
+| append to | Turn.parent | `SessionParams.rid` |
+| replace, offset, drop_previous_output | the same | `SessionParams` |
+
+Faked: the tokenizer (None: there is no text to strip a first token from).
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+from adapters.protocol import Open, Turn
+from adapters.sglang.requests import attach_media, received_input, rid
+from adapters.sglang.stand_ins import VOCABULARY, StandIn
+from adapters.sglang.state import Absent, JobState
+
+FAKED = ("tokenizer: None (or a stand-in with vocab_size where create_req reads it)",)
+
+CAPACITY = 1 << 30
+"""Characters that a session may hold; no job comes near."""
+
+
+def open_session(state: JobState, step: Open) -> None:
+    """Open a session. Streaming where this release has it."""
+    engine = state.engine
+    if engine.Session is None:
+        raise Absent("this release has no Session")
+    if "streaming" in engine.session_takes:
+        session = state.meter.call(engine.Session, CAPACITY, f"s{step.session}", streaming=step.streaming)
+    elif step.streaming:
+        raise Absent("this release has no streaming sessions")
+    else:
+        session = state.meter.call(engine.Session, CAPACITY, f"s{step.session}")
+    state.sessions[step.session] = session
+
+
+def turn(state: JobState, step: Turn) -> None:
+    """A request arrives in a session. One that the engine refuses is kept as the engine made it: aborted."""
+    engine = state.engine
+    if step.session not in state.sessions:
+        raise Absent(f"session {step.session} could not be opened")
+    session = state.sessions[step.session]
+    params = state.meter.call(
+        engine.SessionParams,
+        id=f"s{step.session}",
+        rid=None if step.parent is None else rid(step.parent),
+        offset=step.offset,
+        replace=step.replace,
+        drop_previous_output=step.drop_previous_output,
+    )
+    sampling = state.meter.call(engine.SamplingParams, max_new_tokens=step.max_new_tokens)
+    ids = array("q", step.ids)
+    received = state.meter.call(received_input, state, rid(step.req), ids, sampling, params)
+    req = state.meter.call(session.create_req, received, *create_arguments(state))
+    state.reqs[step.req] = req
+    refused = isinstance(req.finished_reason or getattr(req, "to_finish", None), engine.FINISH_ABORT)
+    if step.media is not None and not refused:
+        attach_media(state, req, step.media, recv_ids=received.input_ids)
+
+
+def create_arguments(state: JobState) -> tuple[Any, ...]:
+    """Tokenizer and, where the release takes it, the vocabulary size."""
+    if "vocab_size" in state.engine.create_req_takes:
+        return (None, VOCABULARY)
+    return (StandIn(vocab_size=VOCABULARY, bos_token_id=None),)

@@ -1,0 +1,112 @@
+"""What replaces the parts of SGLang that need a model or a GPU: as little as `ForwardBatch.init_new` and the
+speculative preparation read. Every unknown name raises AttributeError, so a new need of a new release shows at once.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| "where the runner's model is M-RoPE" | `Runner.model_config.model_is_mrope` | `model_runner.model_config.model_is_mrope` |
+| Job.device | `Runner.device` | `model_runner.device` |
+
+Faked: the model runner (target and draft), its attention backend, its KV index translator, the token pools, the draft
+worker's attributes (its `draft_forward` is the engine's own). Listed one by one in `FAKED`.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+FAKED = (
+    "model_runner: device, flags and config fields read by ForwardBatch.init_new; no model, no weights",
+    "model_runner.kv_index_translator.own_plan().bind(): does nothing (KV slots are not positions)",
+    "model_runner.attn_backend.init_forward_metadata(): does nothing; graph sequence fill value 1",
+    "draft_runner.forward(): records the tables of that draft forward and returns fixed logits",
+    "EagleDraftWorker: created without __init__; attributes set; draft_forward is the engine's own",
+    "req_to_token_pool.req_to_token: one row of zeros shared by all requests",
+    "token_to_kv_pool_allocator.page_size: 1",
+)
+
+VOCABULARY = 512
+"""Token ids of the jobs are below this, or are the engine's own pad values."""
+
+HIDDEN = 4
+"""Width of hidden states that nothing reads."""
+
+
+class StandIn(SimpleNamespace):
+    """A bag of attributes; any other name raises AttributeError, which the worker reports as its own fault."""
+
+    ropecheck_stand_in = True
+    __hash__ = object.__hash__  # one is part of a cache key
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+def is_stand_in(thing: object) -> bool:
+    """Whether an object belongs to the suite rather than to the engine."""
+    return bool(getattr(type(thing), "ropecheck_stand_in", False))
+
+
+class Plan:
+    """Stands in for a KV location plan."""
+
+    ropecheck_stand_in = True
+
+    def bind(self, forward_batch: Any, translator: Any, *, cols: Any = None) -> None:
+        """Write no locations."""
+
+
+class Translator:
+    """Stands in for a KV index translator."""
+
+    ropecheck_stand_in = True
+
+    def __init__(self) -> None:
+        self._plan = Plan()
+
+    def own_plan(self, forward_batch: Any) -> Plan:
+        """A plan that binds nothing."""
+        return self._plan
+
+    def rebind_write_loc(self, forward_batch: Any) -> None:
+        """The older name of the same step: nothing."""
+
+
+class AttentionBackend:
+    """Stands in for an attention backend."""
+
+    ropecheck_stand_in = True
+    verify_mask = None
+    max_context_len = 0  # sizes an attention mask that nothing reads
+
+    def init_forward_metadata(self, forward_batch: Any) -> None:
+        """Nothing to plan."""
+
+    def get_cuda_graph_seq_len_fill_value(self) -> int:
+        """What padded rows get as their length."""
+        return 1
+
+    get_cpu_graph_seq_len_fill_value = get_cuda_graph_seq_len_fill_value
+
+
+def runner(device: str, algorithm: Any, *, mrope: bool = True, draft: bool = False) -> StandIn:
+    """A model runner. device: torch device name; mrope: whether its model has three-row positions."""
+    return StandIn(
+        device=device,
+        is_draft_worker=draft,
+        lora_manager=None,
+        ngram_embedding_manager=StandIn(enabled=False),
+        prefill_attention_backend_str="triton",
+        model_config=StandIn(
+            model_is_mrope=mrope,
+            requires_mm_token_modalities=False,
+            vocab_size=VOCABULARY,
+            hf_config=StandIn(architectures=["RopecheckDraft"]),
+        ),
+        kv_index_translator=Translator(),
+        attn_backend=AttentionBackend(),
+        spec_algorithm=algorithm,
+        decode_cuda_graph_runner=None,
+        canary_manager=None,
+        model_is_mrope=mrope,
+    )

@@ -1,0 +1,54 @@
+"""All that one job may see: the engine's requests and sessions, the graph buffers, the clock. Dropped after the job.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| request | `JobState.reqs[n]` | `Req`, rid "r<n>" |
+| session | `JobState.sessions[n]` | `Session`, id "s<n>" |
+
+Nothing is faked here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.protocol import Cost, Forward, Job
+from adapters.sglang.capabilities import Engine
+from adapters.sglang.meter import Meter
+
+
+class Absent(Exception):
+    """This release lacks what the step needs; the message says what."""
+
+
+class JobState:
+    """One job's objects. device: a torch device name."""
+
+    def __init__(self, engine: Engine, job: Job) -> None:
+        self.engine = engine
+        self.device = job.device
+        self.meter = Meter()
+        self.reqs: dict[int, Any] = {}
+        self.sessions: dict[int, Any] = {}
+        self.considered: set[int] = set()
+        """Requests whose next window's `init_next_round_input` has already run, by a Schedule step."""
+        self.notes: dict[int, str] = {}
+        self.items = 0
+        """Media items made so far: their number is their hash."""
+        self.registry: Any = None
+        self.widest = widest(job)
+
+    def req(self, number: int) -> Any:
+        """The engine's request. Raises KeyError with its number when the job never made it."""
+        return self.reqs[number]
+
+
+def widest(job: Job) -> tuple[int, int]:
+    """The largest padded (batch, tokens) of the job's graph paddings: its static buffers' size."""
+    batch = tokens = 1
+    for step in job.steps:
+        forward = step.forward if isinstance(step, Cost) else step
+        if isinstance(forward, Forward) and forward.padding is not None:
+            batch = max(batch, forward.padding.batch)
+            tokens = max(tokens, forward.padding.tokens)
+    return batch, tokens

@@ -1,0 +1,91 @@
+"""The worker process: `python -m adapters.sglang.worker --in-fd N --out-fd M [--device cpu|cuda]`.
+
+Speaks `adapters.protocol` over the two inherited file descriptors and nothing over standard output. Ends at a
+Shutdown, and when its parent closes the pipe.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| - | Hello | `sglang.__version__`, `ForwardMode` |
+| operation | Job.steps | see `requests` and `forwards` |
+
+Faked: see `Hello.faked`, which lists what every module of this folder stands in for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+from typing import Any, BinaryIO
+
+import msgspec
+
+from adapters import protocol
+from adapters.sglang import boot
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve jobs until the pipe closes. Returns the process's exit code."""
+    parser = argparse.ArgumentParser(prog="adapters.sglang.worker")
+    parser.add_argument("--in-fd", type=int, required=True)
+    parser.add_argument("--out-fd", type=int, required=True)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    options = parser.parse_args(arguments)
+    boot.prepare_environment(options.device)
+    boot.release_standard_input()
+    with open(options.in_fd, "rb") as incoming, open(options.out_fd, "wb") as outgoing:  # noqa: PTH123
+        boot.load(options.device)
+        serve(incoming, outgoing, options.device)
+    return 0
+
+
+def serve(incoming: BinaryIO, outgoing: BinaryIO, device: str) -> None:
+    """Say hello, then answer jobs one by one. Returns at a Shutdown or at the end of the stream."""
+    from adapters.sglang import capabilities, jobs, kernels
+
+    engine = capabilities.Engine()
+    kernels.install(device)
+    protocol.send(outgoing, hello(engine, device, jobs.FAKED))
+    decoder = msgspec.msgpack.Decoder(protocol.Request)
+    while True:
+        try:
+            body = protocol.receive(incoming)
+        except protocol.ProtocolError:
+            return  # the parent died inside a frame
+        if body is None:
+            return
+        request = decoder.decode(body)
+        if isinstance(request, protocol.Shutdown):
+            return
+        try:
+            protocol.send(outgoing, jobs.answer(engine, request))
+        except BrokenPipeError:
+            return
+
+
+def hello(engine: Any, device: str, faked: tuple[str, ...]) -> protocol.Hello:
+    """The first frame: who is here and what it can do."""
+    import sglang
+    import torch
+
+    from adapters.sglang.capabilities import COVERED, UNCOVERED
+
+    return protocol.Hello(
+        protocol=protocol.PROTOCOL,
+        target="sglang",
+        version=str(sglang.__version__),
+        device=device if device == "cpu" else torch.cuda.get_device_name(0),
+        torch=str(torch.__version__),
+        python=platform.python_version(),
+        pid=os.getpid(),
+        modes=dict(engine.modes),
+        covered={member: mode for member, mode in COVERED.items() if member in engine.modes},
+        uncovered={member: why for member, why in UNCOVERED.items() if member in engine.modes},
+        capabilities=dict(engine.found),
+        faked=faked,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

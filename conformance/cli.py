@@ -1,0 +1,163 @@
+"""The command line: `ropecheck`. Exit codes: 0 all as expected; 1 new, changed, stale or expired failure; 2 usage or
+configuration; 3 something could not run; 4 nothing was checked; 130 interrupted."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from conformance import cli_known, cli_look, phases
+from conformance.cli_options import (
+    KNOWN,
+    OUT,
+    DeviceOption,
+    KnownOption,
+    LimitOption,
+    OutOption,
+    ReportOption,
+    TargetOption,
+    WorkersOption,
+    console,
+    limit_for,
+    one_of,
+    reports_for,
+    shard_for,
+    target_for,
+    workers_for,
+)
+from conformance.errors import GaveUp, UsageError
+from conformance.files import Stored
+from conformance.find import find_scenario
+from conformance.phases import Options, Phase
+from conformance.report_terminal import Terminal
+from conformance.seat import Limits
+from conformance.session import Settings
+from conformance.session import run as run_session
+from conformance.targets import DEFAULT
+
+app = typer.Typer(
+    name="ropecheck",
+    help="A conformance suite for multimodal rotary positions in LLM engines.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(cli_known.app, name="known")
+app.add_typer(cli_look.list_app, name="list")
+app.command("explain")(cli_look.explain)
+app.command("doctor")(cli_look.doctor)
+
+
+@app.command()
+def run(
+    target: TargetOption = DEFAULT,
+    device: DeviceOption = "cpu",
+    phase: Annotated[list[str] | None, typer.Option("--phase", help="Phase to run; may be repeated.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of everything random.")] = 0,
+    shard: Annotated[str, typer.Option("--shard", help="i/n: the i-th of n parts, by scenario id.")] = "1/1",
+    out: OutOption = OUT,
+    report: ReportOption = "json",
+    workers: WorkersOption = 0,
+    time_limit: LimitOption = 20.0,
+    bound: Annotated[str | None, typer.Option("--bound", help="Size of the exhaustive scope.")] = None,
+    known: KnownOption = KNOWN,
+) -> int:
+    """Check a target: known failures' witnesses, then the phases."""
+    settings = Settings(
+        target=target_for(target, device),
+        device=device,
+        workers=workers_for(workers),
+        out=out,
+        phases=phases.select(phase or ()),
+        options=Options(seed=seed, bound=bound),
+        shard=shard_for(shard),
+        limits=Limits(scenario=limit_for(time_limit)),
+        known_folder=known,
+        complete=not phase and shard == "1/1",
+    )
+    return run_session(settings, [*reports_for(report, out), Terminal(console())]).exit_code
+
+
+@app.command()
+def replay(
+    what: Annotated[list[str], typer.Argument(metavar="ID|FILE...", help="Scenario ids or files.")],
+    target: Annotated[str, typer.Option("--target", help="Default: the one that the file names, or sglang.")] = "",
+    device: Annotated[str, typer.Option("--device", help="Default: the one that the file names, or cpu.")] = "",
+    out: Annotated[Path, typer.Option("--out", help="Run whose failures are looked up.")] = OUT,
+    time_limit: LimitOption = 20.0,
+    known: KnownOption = KNOWN,
+) -> int:
+    """Run single scenarios again, on any target or device, and show what they do."""
+    stored = [find_scenario(name, out, known) for name in what]
+    target = target or one_of("target", (one.target for one in stored)) or DEFAULT
+    device = device or one_of("device", (one.device for one in stored)) or "cpu"
+    folder = out / "replay"
+    settings = Settings(
+        target=target_for(target, device),
+        device=device,
+        workers=1,
+        out=folder,
+        phases=(_phase_of(stored),),
+        limits=Limits(scenario=limit_for(time_limit)),
+        known_folder=known,
+        witnesses=False,
+        complete=False,
+    )
+    return run_session(settings, [*reports_for("json", folder), Terminal(console(), full=True)]).exit_code
+
+
+def _phase_of(stored: Sequence[Stored]) -> Phase:
+    scenarios = [one.scenario for one in stored]
+    return Phase(name="replay", summary="", drive=lambda driver: driver.check_all(scenarios, total=len(scenarios)))
+
+
+def execute(argv: Sequence[str]) -> int:
+    """Run one command line and return its exit code; errors are one line on standard error."""
+    command = typer.main.get_command(app)
+    try:
+        result = command.main(list(argv), prog_name="ropecheck", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except UsageError as error:
+        return _complain(str(error), 2)
+    except GaveUp as error:
+        return _complain(str(error), 3)
+    except (KeyboardInterrupt, typer.Abort):
+        return _complain("interrupted", 130)
+    except BrokenPipeError:
+        return 141  # the reader of our output left, as with `| head`
+    except Exception as error:
+        # Click's own errors; which module they live in depends on typer's version.
+        message = getattr(error, "format_message", None)
+        if message is None:
+            raise
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(message(), file=sys.stderr)
+            return 2
+        return _complain(message(), 2)
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"ropecheck: {message.strip()}", file=sys.stderr)
+    return code
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    """A CI server's SIGTERM ends a run as Ctrl-C does: workers are stopped and the report is written."""
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Entry point of the `ropecheck` script."""
+    signal.signal(signal.SIGTERM, _terminated)
+    sys.exit(execute(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

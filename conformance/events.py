@@ -1,0 +1,174 @@
+"""What happens in a run, as data. The runner emits; every report is a listener."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from adapters import protocol
+from conformance.known import Check, Known
+from conformance.outcome import Failure, Outcome, Unrun
+from reference.operations import Scenario
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What a run is about."""
+
+    suite: str
+    """Version of this package."""
+    spec: str
+    """12 hex digits of the hash of the specification's sources."""
+    target: str
+    """As it was asked for."""
+    hello: protocol.Hello
+    device: str
+    seed: int
+    workers: int
+    phases: tuple[str, ...]
+    shard: str
+    out: Path
+    known_folder: Path
+    known: tuple[Known, ...]
+    """The entries that apply."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """Workers are ready."""
+
+    header: Header
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseStarted:
+    """A phase begins; `total` scenarios, None when unknown."""
+
+    name: str
+    total: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioDone:
+    """The verdicts of one scenario."""
+
+    phase: str
+    scenario: Scenario
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """Something that people must see but that is no verdict. `loud`: at the top and in colour."""
+
+    message: str
+    loud: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Finding:
+    """All failures of one (rule, mode, signature)."""
+
+    key: tuple[str, str, str]
+    count: int
+    known: Known | None
+    scenario: Scenario
+    """The smallest witness: fewest operations, then fewest tokens."""
+    failure: Failure
+    size: tuple[int, int, str]
+    file: str = ""
+    """Where the witness is stored, relative to OUT."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Totals:
+    """Counts of a run. Scenarios are in exactly one of passed, failed, expected, not_offered, could_not_run."""
+
+    forwards: int = 0
+    scenarios: int = 0
+    passed: int = 0
+    failed: int = 0
+    expected: int = 0
+    not_offered: int = 0
+    could_not_run: int = 0
+    workers: int = 0
+    seconds: float = 0.0
+    """From workers ready to verdicts done."""
+    engine_ns: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Scope:
+    """What the exhaustive phase covered."""
+
+    bound: str | None = None
+    canonical: int | None = None
+    certificate: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Summary:
+    """Everything that a report may tell."""
+
+    header: Header
+    totals: Totals = field(default_factory=Totals)
+    rules: dict[str, list[int]] = field(default_factory=dict)
+    """Rule -> [checked, failed]."""
+    modes: dict[str, list[int]] = field(default_factory=dict)
+    """Mode -> [forwards checked, failures]."""
+    situations: dict[str, int] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    unrun: list[tuple[Scenario, Unrun, str]] = field(default_factory=list)
+    """Scenario, why, stored file; at most MAX_UNRUN of them (`totals.could_not_run` counts all)."""
+    not_offered: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(mode, reason) -> scenarios."""
+    known: list[Check] = field(default_factory=list)
+    scope: Scope = field(default_factory=Scope)
+    warnings: list[str] = field(default_factory=list)
+    interrupted: bool = False
+    gave_up: str = ""
+    """Why the run ended early; "" when it did not."""
+
+    @property
+    def new(self) -> list[Finding]:
+        """Findings that no entry expects."""
+        return [finding for finding in self.findings if finding.known is None]
+
+    @property
+    def expected_findings(self) -> list[Finding]:
+        """Findings that an entry expects."""
+        return [finding for finding in self.findings if finding.known is not None]
+
+    @property
+    def broken_entries(self) -> list[Check]:
+        """Entries that fail the run."""
+        return [check for check in self.known if check.state in ("stale", "changed", "expired")]
+
+    @property
+    def exit_code(self) -> int:
+        """130 interrupted; 1 new, changed, stale or expired failure; 3 something could not run; 4 nothing was
+        checked; 0 all as expected."""
+        if self.interrupted:
+            return 130
+        if self.new or self.broken_entries:
+            return 1
+        if self.gave_up or self.totals.could_not_run:
+            return 3
+        if not any(checked for checked, _ in self.rules.values()):
+            return 4
+        return 0
+
+
+MAX_UNRUN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """All verdicts are in."""
+
+    summary: Summary
+
+
+Event = RunStarted | PhaseStarted | ScenarioDone | Warned | RunEnded
+Listener = Callable[[Event], None]

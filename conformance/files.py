@@ -1,0 +1,113 @@
+"""Reading scenarios from disk with errors that name file and field, and writing files all at once or not at all."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from conformance.errors import UsageError
+from conformance.outcome import Failure, Unrun
+from reference.operations import Scenario
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """OUT/failures/ID.json: a scenario that failed or could not run, on what, and how. `ropecheck replay` reads it."""
+
+    scenario: Scenario
+    target: str
+    """As asked for with --target."""
+    engine: str = ""
+    """The engine's own name, which known-failure entries use."""
+    version: str
+    device: str
+    seed: int = 0
+    failures: tuple[Failure, ...] = ()
+    unrun: tuple[Unrun, ...] = ()
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write beside and rename over, so that a reader never meets half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def pretty(value: object) -> bytes:
+    """JSON for people: two spaces, short lists on one line would be nicer but this is what diffs well."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def read_scenario(path: Path) -> Scenario:
+    """A scenario file, or a stored failure's scenario. Raises UsageError naming file and field."""
+    return read_stored(path).scenario
+
+
+def read_stored(path: Path) -> Stored:
+    """A stored failure; a bare scenario file counts as one without target and failures.
+
+    Raises UsageError naming file and field.
+    """
+    try:
+        raw = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not JSON: {error}") from error
+    if not isinstance(raw, dict):
+        raise UsageError(f"{path}: a scenario is a JSON object, not {type(raw).__name__}")
+    try:
+        if "scenario" in raw:
+            stored = msgspec.convert(raw, Stored)
+            _refuse_unknown_fields(raw["scenario"], stored.scenario, "$.scenario")
+        else:
+            scenario = msgspec.convert(raw, Scenario)
+            _refuse_unknown_fields(raw, scenario, "$")
+            stored = Stored(scenario=scenario, target="", version="", device="")
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: {_with_path(error)}") from error
+    return stored
+
+
+def _with_path(error: msgspec.ValidationError) -> str:
+    """msgspec names the field, except at the top."""
+    message = str(error)
+    return message if "`$" in message else f"{message} - at `$`"
+
+
+def _refuse_unknown_fields(raw: Any, value: object, path: str) -> None:
+    """A misspelt field would silently mean its default. Raises msgspec.ValidationError."""
+    if isinstance(value, msgspec.Struct):
+        known = {"type", *type(value).__struct_fields__}
+    elif is_dataclass(value):
+        known = set(value.__dataclass_fields__)
+    elif isinstance(value, tuple) and isinstance(raw, list):
+        for index, (raw_item, item) in enumerate(zip(raw, value, strict=True)):
+            _refuse_unknown_fields(raw_item, item, f"{path}[{index}]")
+        return
+    else:
+        return
+    for name in raw:
+        if name not in known:
+            raise msgspec.ValidationError(f"unknown field `{name}` - at `{path}`")
+        if name != "type" or "type" in getattr(value, "__struct_fields__", ()):
+            _refuse_unknown_fields(raw[name], getattr(value, name), f"{path}.{name}")
+
+
+_ID = re.compile(r"^[0-9a-f]{12}\.json$")
+
+
+def clear_failures(folder: Path) -> None:
+    """Forget the failures of the last run into this folder; only files that a run writes are touched."""
+    if folder.is_dir():
+        for path in folder.iterdir():
+            if _ID.match(path.name):
+                path.unlink(missing_ok=True)

@@ -1,0 +1,34 @@
+"""A scenario by its file, its id or its name."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from conformance import known as known_list
+from conformance.errors import UsageError
+from conformance.files import Stored, read_stored
+from reference.operations import Scenario
+
+
+def find_scenario(name: str, out: Path, known_folder: Path) -> Stored:
+    """A file; or an id among OUT/failures, the chosen scenarios and the known failures' witnesses; or a chosen
+    scenario's name. Raises UsageError with what comes close."""
+    path = Path(name)
+    if path.is_file() or path.suffix == ".json" or "/" in name:
+        return read_stored(path)
+    failed = out / "failures" / f"{name}.json"
+    if failed.is_file():
+        return read_stored(failed)
+    from conformance.scenarios import chosen  # building them all takes a moment
+
+    scenarios: list[Scenario] = list(chosen())
+    scenarios += [known.witness for known in known_list.load(known_folder)]
+    for scenario in scenarios:
+        if name in (scenario.id, scenario.name):
+            return Stored(scenario=scenario, target="", version="", device="")
+    close = difflib.get_close_matches(name, [s.name for s in scenarios] + [s.id for s in scenarios], n=3)
+    hint = f"; close: {', '.join(close)}" if close else ""
+    raise UsageError(
+        f"no scenario {name!r} in {out / 'failures'}, the chosen scenarios or the known failures' witnesses{hint}"
+    )

@@ -1,0 +1,65 @@
+"""Warnings: what a green run did not look at."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from conformance.events import Header, Summary
+from conformance.known import Known
+from conformance.versions import is_version
+from spec.rules import all_rules
+
+
+class Warn(Protocol):
+    """Puts one line before people."""
+
+    def __call__(self, message: str, loud: bool = False) -> None: ...
+
+
+def unknown_modes(header: Header) -> tuple[str, ...]:
+    """Engine forward modes that the adapter has never heard of."""
+    hello = header.hello
+    return tuple(mode for mode in hello.modes if mode not in hello.covered and mode not in hello.uncovered)
+
+
+def before_run(header: Header, entries: Iterable[Known], early: Iterable[str], warn: Warn) -> None:
+    """What is known once the workers said hello."""
+    hello = header.hello
+    for message in early:
+        warn(message)
+    for mode in unknown_modes(header):
+        warn(
+            f"UNKNOWN FORWARD MODE {mode}: {hello.target} {hello.version} has it, the adapter does not know it, "
+            "and nothing here checks it",
+            loud=True,
+        )
+    for mode, reason in sorted(hello.uncovered.items()):
+        if mode in hello.modes:
+            warn(f"forward mode {mode} is not driven: {reason}")
+    ranged = any(known.entry.target == hello.target and known.entry.versions for known in entries)
+    if ranged and not is_version(hello.version):
+        warn(f"{hello.version!r} is no version number: known failures with a version range do not apply")
+
+
+def expected_situations() -> tuple[str, ...]:
+    """Every "mode x situation" that a complete run should reach, where the reference lists them."""
+    return tuple(getattr(importlib.import_module("reference.forwards"), "SITUATIONS", ()))
+
+
+def after_run(summary: Summary, warn: Warn) -> None:
+    """What was never reached."""
+    _list(warn, "rules never checked", (rule for rule in all_rules() if not summary.rules.get(rule, [0])[0]))
+    driven = set(summary.header.hello.covered.values())
+    _list(warn, "modes never reached", (mode for mode in sorted(driven) if not summary.modes.get(mode, [0])[0]))
+    missed = (name for name in expected_situations() if not summary.situations.get(name))
+    _list(warn, "situations never reached", missed)
+    for (mode, reason), scenarios in sorted(summary.not_offered.items()):
+        warn(f"not offered: {mode}: {reason} ({scenarios} scenarios)")
+
+
+def _list(warn: Callable[[str], None], what: str, names: Iterable[str]) -> None:
+    missing = list(names)
+    if missing:
+        warn(f"{what} ({len(missing)}): {', '.join(missing)}")

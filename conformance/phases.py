@@ -1,0 +1,101 @@
+"""The phases of a run: an open registry. A phase drives scenarios through a `Driver` in whatever order it likes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Protocol
+
+from conformance.errors import UsageError
+from conformance.events import Scope
+from conformance.outcome import Outcome
+from reference.operations import Scenario
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a phase may be told on the command line."""
+
+    seed: int = 0
+    bound: str | None = None
+    """Size of the exhaustive scope; None: the phase's own default."""
+
+
+class Driver(Protocol):
+    """How a phase gets scenarios checked."""
+
+    @property
+    def options(self) -> Options: ...
+
+    @property
+    def scope(self) -> Scope: ...
+
+    def check_all(self, scenarios: Iterable[Scenario], total: int | None = None) -> None:
+        """Check every scenario of this shard once per run, on all workers. Scenarios are pulled lazily."""
+
+    def check(self, scenario: Scenario) -> Outcome:
+        """Check one scenario now and wait for its outcome, for searches that follow what they see."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """A named way to find scenarios."""
+
+    name: str
+    summary: str
+    drive: Callable[[Driver], None]
+    default: bool = True
+    """Part of a run that names no phases."""
+
+
+def _chosen(driver: Driver) -> None:
+    from conformance.scenarios import chosen
+
+    scenarios = chosen()
+    driver.check_all(scenarios, total=len(scenarios))
+
+
+def _exhaustive(driver: Driver) -> None:
+    from conformance.enumerate import sweep
+
+    def counted() -> Iterator[Scenario]:
+        driver.scope.canonical = 0
+        for scenario in sweep(driver.options.bound):
+            driver.scope.canonical += 1
+            yield scenario
+
+    driver.scope.bound = driver.options.bound or "default"
+    driver.check_all(counted())
+
+
+_PHASES: dict[str, Phase] = {}
+
+
+def register(phase: Phase) -> None:
+    """Add a phase; runs go through them in the order of registration. Raises ValueError on a duplicate."""
+    if phase.name in _PHASES:
+        raise ValueError(f"phase {phase.name} is registered twice")
+    _PHASES[phase.name] = phase
+
+
+register(Phase(name="chosen", summary="scenarios that somebody chose, one reason each", drive=_chosen))
+if find_spec("conformance.enumerate") is not None:
+    register(Phase(name="exhaustive", summary="every scenario up to a bound", drive=_exhaustive))
+
+
+def all_phases() -> dict[str, Phase]:
+    """Every phase by name."""
+    return dict(_PHASES)
+
+
+def select(names: Iterable[str]) -> tuple[Phase, ...]:
+    """The phases of those names, or the default ones. Raises UsageError, naming the known ones."""
+    wanted = list(names)
+    for name in wanted:
+        if name not in _PHASES:
+            close = difflib.get_close_matches(name, _PHASES, n=1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            raise UsageError(f"unknown phase {name!r}{hint}; known: {', '.join(_PHASES)}")
+    return tuple(phase for phase in _PHASES.values() if (phase.name in wanted if wanted else phase.default))

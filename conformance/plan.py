@@ -1,0 +1,301 @@
+"""Scenario -> job: the lifecycle's numbers put into protocol steps, and beside each step what it must answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from adapters import protocol
+from reference import operations as ops
+from reference.batches import Batch, Expected
+from reference.lifecycle import Transition, apply
+from reference.requests import MEDIA_IDS, Request, State, line_of, turn_line
+from reference.timeline import Timeline, run_lengths
+from spec import cost
+from spec.history import OutOfDomain
+
+
+@dataclass(frozen=True, slots=True)
+class TableCheck:
+    """The result at `result` must hold these tables."""
+
+    op: int
+    result: int
+    expected: Expected
+    labels: Mapping[str, str]
+    """Label in the answer -> label in expected.tables ("again" -> "")."""
+    positions_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedState:
+    """What one request must hold."""
+
+    request: Request
+    line: Timeline
+    media_mask: tuple[bool, ...]
+    spans: tuple[tuple[int, int], ...]
+    """Half-open token ranges of its media items, in the whole history."""
+    scheduled: bool
+    """The scheduler has just admitted it: fill ids are built."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateCheck:
+    """The result at `result` must hold these states; `since` is the result index of the observation before."""
+
+    op: int
+    result: int
+    kind: str
+    """Operation tag: what happened between the two observations."""
+    subject: frozenset[int]
+    """Requests that the operation may change."""
+    parent: int | None
+    since: int | None
+    expected: tuple[ExpectedState, ...]
+    history_rules: tuple[str, ...] = ()
+    """For a turn: the session rules that its history is an example of; the last one names a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class CostCheck:
+    """The result at `result` must not count more host-to-device copies than the budget."""
+
+    op: int
+    result: int
+    mode: str
+    rule: str
+    budget: int
+
+
+Check = TableCheck | StateCheck | CostCheck
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A scenario, the job for a worker, and what its answer is checked against."""
+
+    scenario: ops.Scenario
+    job: protocol.Job
+    checks: tuple[Check, ...]
+
+
+class _Planner:
+    def __init__(self, scenario: ops.Scenario) -> None:
+        self.scenario = scenario
+        self.state = State(family=scenario.family)
+        self.steps: list[protocol.Step] = []
+        self.checks: list[Check] = []
+        self.observes = any(isinstance(op, ops.Turn | ops.Retract) for op in scenario.ops)
+        self.last_observed: int | None = None
+        self.refusals: dict[int, int] = {}
+
+    def run(self) -> None:
+        for number, op in enumerate(self.scenario.ops):
+            try:
+                moved = apply(self.state, op)
+            except OutOfDomain as error:
+                raise OutOfDomain(f"ops[{number}] ({_tag(op)}): {error}") from None
+            self._step(number, op, moved)
+
+    def _step(self, number: int, op: ops.Operation, moved: Transition) -> None:
+        if isinstance(op, ops.Extend | ops.Mixed):
+            self._schedule(number, op)
+        self.steps.extend(self._before(op, moved))
+        for expected in moved.forwards:
+            self._forward(number, op, expected)
+        self.state = moved.state
+        self.steps.extend(protocol.Generate(req, ids) for req, ids in moved.emitted.items())
+        if self.observes and not isinstance(op, ops.Open | ops.MeasureCost):
+            self._observe(number, op, frozenset())
+
+    def _before(self, op: ops.Operation, moved: Transition) -> list[protocol.Step]:
+        match op:
+            case ops.Submit():
+                request = moved.state.requests[op.req]
+                return [protocol.Submit(op.req, request.ids, _media(moved.state, request), op.max_new_tokens)]
+            case ops.Open():
+                return [protocol.Open(op.session, op.streaming)]
+            case ops.Turn():
+                request = moved.state.requests[op.req]
+                return [protocol.Turn(
+                    session=op.session, req=op.req, ids=request.turn_ids, media=_media(moved.state, request),
+                    parent=op.parent, replace=op.replace, offset=op.offset,
+                    drop_previous_output=op.drop_previous_output, max_new_tokens=op.max_new_tokens,
+                )]
+            case ops.Finish():
+                return [protocol.Finish(op.req)]
+            case ops.Abort():
+                return [protocol.Abort(op.req)]
+            case ops.Retract():
+                return [protocol.Retract(op.req)]
+            case ops.Reschedule():
+                self.refusals[op.req] = self.refusals.get(op.req, 0) + op.refusals
+                return [protocol.Schedule(op.req, attempts=op.refusals)]
+            case _:
+                return []
+
+    def _schedule(self, number: int, op: ops.Extend | ops.Mixed) -> None:
+        """Before its first window after arrival or retraction a request is admitted by the scheduler."""
+        admitted = [w for w in op.windows if not self.state.requests[w.req].admitted]
+        self.steps.extend(protocol.Schedule(window.req, hit=window.hit) for window in admitted)
+        if self.observes and admitted:
+            self._observe(number, op, frozenset(window.req for window in admitted))
+
+    def _forward(self, number: int, op: ops.Operation, expected: Expected) -> None:
+        measured = op.of if isinstance(op, ops.MeasureCost) else op
+        forward = _message(measured, expected.batch, self.scenario.repeat and not isinstance(op, ops.MeasureCost))
+        if isinstance(op, ops.MeasureCost):
+            rule, budget = _budget(op.of, expected)
+            self.checks.append(CostCheck(number, len(self.steps), expected.batch.mode, rule, budget))
+            self.steps.append(protocol.Cost(forward))
+            return
+        labels = {label: label for label in expected.tables}
+        if forward.repeat:
+            labels["again"] = ""
+        self.checks.append(TableCheck(number, len(self.steps), expected, labels))
+        self.steps.append(forward)
+        if isinstance(op, ops.Extend) and op.kernel:
+            self.checks.append(TableCheck(number, len(self.steps), expected, {"": ""}, positions_only=True))
+            self.steps.append(protocol.Forward(
+                mode=forward.mode, reqs=forward.reqs, seq_lens=forward.seq_lens, prefix_lens=forward.prefix_lens,
+                extend_lens=forward.extend_lens, path="kernel",
+            ))
+
+    def _observe(self, number: int, op: ops.Operation, scheduled: frozenset[int]) -> None:
+        alive = [r for r in self.state.requests.values() if r.status != "aborted"]
+        subject = scheduled or _subject(op)
+        parent = self.state.requests[op.req].parent if isinstance(op, ops.Turn) else None
+        expected = tuple(_expected_state(self.state, request, request.req in scheduled) for request in alive)
+        self.checks.append(StateCheck(
+            op=number, result=len(self.steps), kind=_tag(op), subject=subject, parent=parent,
+            since=self.last_observed, expected=expected,
+            history_rules=_history_rules(self.state, op) if isinstance(op, ops.Turn) else (),
+        ))
+        self.last_observed = len(self.steps)
+        self.steps.append(protocol.Observe(tuple(request.req for request in alive)))
+
+
+def plan(scenario: ops.Scenario, device: str = "cpu") -> Plan:
+    """The job of a scenario. Raises OutOfDomain, naming the operation, where no public request leads."""
+    planner = _Planner(scenario)
+    planner.run()
+    if not any(isinstance(check, TableCheck | CostCheck) for check in planner.checks):
+        raise OutOfDomain("ops: the scenario runs no forward, so there is nothing to check")
+    job = protocol.Job(id=scenario.id, steps=tuple(planner.steps), device=device)
+    return Plan(scenario, job, tuple(planner.checks))
+
+
+def _tag(op: ops.Operation) -> str:
+    return str(op.__struct_config__.tag)
+
+
+def _subject(op: ops.Operation) -> frozenset[int]:
+    match op:
+        case ops.Submit() | ops.Turn() | ops.Accept() | ops.Retract() | ops.Reschedule() | ops.Finish() | ops.Abort():
+            return frozenset({op.req})
+        case _:
+            return frozenset()
+
+
+def _history_rules(state: State, op: ops.Turn) -> tuple[str, ...]:
+    """The session rules that say what this turn's history is, the most telling one last."""
+    request = state.requests[op.req]
+    if request.parent is None:
+        return ("session.replace_all",) if op.replace else ("session.append",)
+    parent = state.requests[request.parent]
+    if op.offset:
+        return ("session.offset",)
+    if op.drop_previous_output:
+        return ("session.drop_previous_output",)
+    rules = ["session.append"]
+    siblings = [r for r in state.requests.values() if r.parent == parent.req and r.req != op.req]
+    if op.replace:
+        rules.append("session.replace_with_parent")
+    elif state.sessions[op.session].streaming:
+        rules.append("session.streaming_append")
+    elif siblings:
+        rules.append("session.branch")
+    if any(sibling.status == "aborted" for sibling in siblings):
+        rules.append("session.abort_and_retry")
+    if parent.outputs > parent.max_new_tokens:
+        rules.append("session.reply_that_counts")
+    return tuple(rules)
+
+
+def _media(state: State, request: Request) -> protocol.Media | None:
+    """What the engine's processor would build from this turn alone."""
+    if not request.brings_media:
+        return None
+    line = turn_line(state, request)
+    items = []
+    start = 0
+    for run, count in zip(request.turn, run_lengths(state.family, request.turn), strict=True):
+        if not run.is_text:
+            items.append(protocol.Item(run.kind, start, start + count))
+        start += count
+    table = protocol.Tensor("int64", tuple(line.table.shape), line.table.tobytes())
+    return protocol.Media(table, line.delta, tuple(items))
+
+
+def _expected_state(state: State, request: Request, scheduled: bool) -> ExpectedState:
+    spans = []
+    start = 0
+    for run, count in zip(request.prompt, run_lengths(state.family, request.prompt), strict=True):
+        if not run.is_text:
+            spans.append((start, start + count))
+        start += count
+    media = set(MEDIA_IDS.values())
+    mask = tuple(token in media for token in request.ids)
+    return ExpectedState(request, line_of(state, request), mask, tuple(spans), scheduled)
+
+
+def _message(op: ops.Operation, batch: Batch, repeat: bool) -> protocol.Forward:
+    forward = protocol.Forward(
+        mode=batch.mode, reqs=batch.reqs, seq_lens=batch.seq_lens, prefix_lens=batch.prefix_lens,
+        extend_lens=batch.extend_lens, decoding=batch.decoding, positions=batch.positions, topk=batch.topk,
+        num_steps=batch.num_steps, num_draft_tokens=batch.num_draft_tokens, parents=batch.parents,
+        verify_lens=batch.verify_lens, ragged_tokens=batch.ragged_tokens, block_offsets=batch.block_offsets,
+        block_size=batch.block_size, repeat=repeat, padding=_padding(op, batch),
+        host_lengths=op.host_lengths if isinstance(op, ops.DraftExtend) else True,
+        path=op.path if isinstance(op, ops.Draft | ops.Verify | ops.DraftExtend) else "direct",
+    )
+    return forward
+
+
+def _padding(op: ops.Operation, batch: Batch) -> protocol.Padding | None:
+    match op:
+        case ops.Decode() if op.pad:
+            return protocol.Padding(op.pad, op.pad_batch, op.pad_batch)
+        case ops.Verify() if op.pad:
+            return protocol.Padding(op.pad, op.pad_batch, op.pad_batch * batch.num_draft_tokens)
+        case ops.Extend() if op.pad:
+            return protocol.Padding(op.pad, len(batch.reqs), op.pad_tokens)
+        case ops.Idle() if op.pad_batch:
+            return protocol.Padding("dp", op.pad_batch, op.pad_batch)
+        case _:
+            return None
+
+
+def _budget(op: ops.Decode | ops.Verify | ops.Draft | ops.DraftExtend, expected: Expected) -> tuple[str, int]:
+    """The rule that limits this forward's copies, and its number."""
+    media = any(line.has_media for line in expected.lines)
+    mode = expected.batch.mode
+    if isinstance(op, ops.Decode):
+        return "cost.decode", cost.decode(media)
+    if isinstance(op, ops.DraftExtend) and op.host_lengths:
+        return "cost.host_lengths", cost.host_lengths(media)
+    return ("cost.media", cost.media(mode)) if media else ("cost.text_only", cost.text_only(mode))
+
+
+def decoded(tensor: protocol.Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    """A tensor as an int64 array. Raises ProtocolError when bytes and shape disagree or the dtype is no integer."""
+    try:
+        dtype = np.dtype(tensor.dtype).newbyteorder("<")
+        if dtype.kind not in "iu":
+            raise protocol.ProtocolError(f"tensor of dtype {tensor.dtype}: tables are integers")
+        return np.frombuffer(tensor.data, dtype=dtype).reshape(tensor.shape).astype(np.int64, copy=False)
+    except (TypeError, ValueError) as error:
+        raise protocol.ProtocolError(f"tensor {tensor.dtype}{list(tensor.shape)}: {error}") from None

@@ -1,0 +1,218 @@
+"""One run: start the workers, replay the known failures' witnesses, drive the phases, sum up."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from adapters import protocol
+from conformance import known as known_list
+from conformance.errors import GaveUp, UsageError
+from conformance.events import (
+    Event,
+    Header,
+    Listener,
+    PhaseStarted,
+    RunEnded,
+    RunStarted,
+    ScenarioDone,
+    Scope,
+    Summary,
+    Warned,
+)
+from conformance.files import clear_failures
+from conformance.notices import after_run, before_run
+from conformance.outcome import Outcome, Unrun
+from conformance.phases import Options, Phase
+from conformance.plan import Plan, plan
+from conformance.pool import Pool
+from conformance.seat import Limits
+from conformance.tally import Tally
+from conformance.targets import Target
+from conformance.verdict import judge
+from conformance.version import spec_hash, suite_version
+from reference.operations import Scenario
+from spec.history import OutOfDomain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a run needs to know."""
+
+    target: Target
+    device: str = "cpu"
+    workers: int = 1
+    out: Path
+    phases: tuple[Phase, ...] = ()
+    options: Options = field(default_factory=Options)
+    shard: tuple[int, int] = (1, 1)
+    """This shard and how many there are, from 1."""
+    limits: Limits = field(default_factory=Limits)
+    known_folder: Path = known_list.FOLDER
+    today: datetime.date | None = None
+    witnesses: bool = True
+    """Replay the known failures' witnesses first."""
+    complete: bool = True
+    """Warn about what was never reached."""
+
+
+class Runner:
+    """The driver that phases see, and the emitter of events."""
+
+    def __init__(self, settings: Settings, pool: Pool[Plan], header: Header, listeners: Iterable[Listener]) -> None:
+        self.options = settings.options
+        self.tally = Tally(header)
+        self.scope: Scope = self.tally.summary.scope
+        self._pool = pool
+        self._listeners = tuple(listeners)
+        self._shard = settings.shard
+        self._device = settings.device
+        self._seen: set[str] = set()
+        self._phase = ""
+        self.outcomes: Callable[[Outcome], None] = lambda outcome: None
+
+    def emit(self, event: Event) -> None:
+        for listener in self._listeners:
+            listener(event)
+
+    def warn(self, message: str, loud: bool = False) -> None:
+        """Put it before people once."""
+        if message not in self.tally.summary.warnings:
+            self.tally.summary.warnings.append(message)
+            self.emit(Warned(message, loud))
+
+    def enter(self, phase: str) -> None:
+        self._phase = phase
+
+    def mine(self, scenario: Scenario) -> bool:
+        """Whether the scenario belongs to this shard: by its id, so that every split agrees."""
+        index, count = self._shard
+        return count == 1 or int(scenario.id, 16) % count == index - 1
+
+    def check_all(self, scenarios: Iterable[Scenario], total: int | None = None) -> None:
+        """As phases.Driver says."""
+        self.emit(PhaseStarted(self._phase, total))
+        self._run(self._fresh(scenarios))
+
+    def check(self, scenario: Scenario) -> Outcome:
+        """As phases.Driver says."""
+        found: list[Outcome] = []
+        self._run([scenario], found.append)
+        return found[0]
+
+    def _fresh(self, scenarios: Iterable[Scenario]) -> Iterator[Scenario]:
+        for scenario in scenarios:
+            if scenario.id not in self._seen and self.mine(scenario):
+                self._seen.add(scenario.id)
+                yield scenario
+
+    def _run(self, scenarios: Iterable[Scenario], then: Callable[[Outcome], None] = lambda outcome: None) -> None:
+        for planned, answer in self._pool.answers(self._plans(scenarios)):
+            outcome = verdict_of(planned, answer)
+            done = ScenarioDone(self._phase, planned.scenario, outcome)
+            self.tally.add(done)
+            then(outcome)
+            self.emit(done)
+
+    def _plans(self, scenarios: Iterable[Scenario]) -> Iterator[Plan]:
+        for scenario in scenarios:
+            try:
+                yield plan(scenario, self._device)
+            except OutOfDomain as error:
+                raise UsageError(f"scenario {scenario.name} ({scenario.id}) is not legal: {error}") from error
+
+    def replay_known(self, today: datetime.date) -> None:
+        """Witnesses first: what an entry says must still be so."""
+        entries: dict[str, list[known_list.Known]] = {}
+        for entry in self.tally.summary.header.known:
+            if self.mine(entry.witness):
+                entries.setdefault(entry.witness.id, []).append(entry)
+        if not entries:
+            return
+        self.enter("known")
+
+        def checked(outcome: Outcome) -> None:
+            for entry in entries[outcome.scenario]:
+                self.tally.summary.known.append(known_list.check(entry, outcome, today))
+
+        witnesses = [group[0].witness for group in entries.values()]
+        self.emit(PhaseStarted("known", len(witnesses)))
+        self._run(self._fresh(witnesses), checked)
+
+
+def verdict_of(planned: Plan, answer: protocol.Answer | Unrun) -> Outcome:
+    """The verdict, or why there is none. A bug of the suite's own is never an engine failure."""
+    scenario = planned.scenario
+    if isinstance(answer, Unrun):
+        return Outcome(scenario=scenario.id, name=scenario.name, unrun=(answer,))
+    try:
+        return judge(planned, answer)
+    except Exception as error:  # whatever it is, it costs one scenario and is told
+        why = Unrun(stage="judge", message=f"the suite's own verdict raised {type(error).__name__}: {error}")
+        return Outcome(scenario=scenario.id, name=scenario.name, unrun=(why,))
+
+
+def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
+    """Do a run and return its summary; listeners have written their reports by then.
+
+    Raises GaveUp when no worker starts, UsageError for bad input; an interrupt ends the run and is in the summary.
+    """
+    entries = known_list.load(settings.known_folder)
+    today = settings.today or datetime.date.today()
+    early: list[str] = []
+    with Pool[Plan](
+        settings.target,
+        device=settings.device,
+        workers=settings.workers,
+        out=settings.out,
+        limits=settings.limits,
+        warn=early.append,
+    ) as pool:
+        hello = pool.start()
+        header = Header(
+            suite=suite_version(),
+            spec=spec_hash(),
+            target=settings.target.name,
+            hello=hello,
+            device=settings.device,
+            seed=settings.options.seed,
+            workers=pool.workers,
+            phases=tuple(phase.name for phase in settings.phases),
+            shard=f"{settings.shard[0]}/{settings.shard[1]}",
+            out=settings.out,
+            known_folder=settings.known_folder,
+            known=known_list.applying(entries, hello.target, hello.version, settings.device),
+        )
+        clear_failures(settings.out / "failures")
+        runner = Runner(settings, pool, header, listeners)
+        pool.warn = runner.warn
+        summary = runner.tally.summary
+        summary.totals.workers = pool.workers
+        runner.emit(RunStarted(header))
+        before_run(header, entries, early, runner.warn)
+        bad_input: UsageError | None = None
+        started = time.monotonic()
+        try:
+            if settings.witnesses:
+                runner.replay_known(today)
+            for phase in settings.phases:
+                runner.enter(phase.name)
+                phase.drive(runner)
+        except KeyboardInterrupt:
+            summary.interrupted = True
+        except GaveUp as error:
+            summary.gave_up = str(error)
+        except UsageError as error:
+            bad_input = error
+        summary.totals.seconds = time.monotonic() - started
+        if settings.complete and not summary.interrupted and not summary.gave_up and bad_input is None:
+            after_run(summary, runner.warn)
+        if pool.restarts:
+            runner.warn(f"{pool.restarts} worker restarts; see worker-N.log in {settings.out}")
+    runner.emit(RunEnded(summary))
+    if bad_input is not None:
+        raise bad_input
+    return summary

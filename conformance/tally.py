@@ -1,0 +1,112 @@
+"""Counting: a listener that turns outcomes into a Summary. Judging is the verdict's, not the tally's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conformance.events import MAX_UNRUN, Finding, Header, ScenarioDone, Summary
+from conformance.files import Stored, pretty, write_atomic
+from conformance.known import match
+from conformance.outcome import Failure, Outcome, Unrun
+from reference.operations import Extend, Mixed, Scenario, Submit, Turn
+
+
+class Tally:
+    """Counts outcomes and keeps, of each finding, the smallest witness. Witnesses are stored as they come, so that a
+    run that dies leaves what it found."""
+
+    def __init__(self, header: Header) -> None:
+        self.summary = Summary(header=header)
+        self._findings: dict[tuple[str, str, str], Finding] = {}
+        self._folder = header.out / "failures"
+
+    def add(self, done: ScenarioDone) -> None:
+        """Count one scenario."""
+        outcome, summary = done.outcome, self.summary
+        totals = summary.totals
+        totals.scenarios += 1
+        totals.forwards += outcome.forwards
+        totals.engine_ns += outcome.engine_ns
+        for rule, checked in outcome.checked.items():
+            summary.rules.setdefault(rule, [0, 0])[0] += checked
+        for mode, forwards in outcome.modes.items():
+            summary.modes.setdefault(mode, [0, 0])[0] += forwards
+        for situation, times in outcome.situations.items():
+            summary.situations[situation] = summary.situations.get(situation, 0) + times
+        for pair in set(outcome.not_offered):
+            summary.not_offered[pair] = summary.not_offered.get(pair, 0) + 1
+        new = self._failures(done) if outcome.failures else 0
+        if outcome.unrun:
+            self._unrun(done.scenario, outcome.unrun)
+        if new:
+            totals.failed += 1
+        elif outcome.unrun:
+            totals.could_not_run += 1
+        elif outcome.failures:
+            totals.expected += 1
+        elif outcome.state == "not_offered":
+            totals.not_offered += 1
+        else:
+            totals.passed += 1
+
+    def _failures(self, done: ScenarioDone) -> int:
+        """Group the failures; returns how many of them no entry expects."""
+        new = 0
+        size = size_of(done.scenario)
+        for failure in done.outcome.failures:
+            self.summary.rules.setdefault(failure.rule, [0, 0])[1] += 1
+            self.summary.modes.setdefault(failure.mode, [0, 0])[1] += 1
+            finding = self._findings.get(failure.key)
+            if finding is None:
+                known = match(failure, self.summary.header.known)
+                finding = Finding(
+                    key=failure.key, count=0, known=known, scenario=done.scenario, failure=failure, size=size
+                )
+                self._findings[failure.key] = finding
+                self.summary.findings.append(finding)
+                self._store(finding, done.outcome)
+            elif size < finding.size:
+                finding.scenario, finding.failure, finding.size = done.scenario, failure, size
+                self._store(finding, done.outcome)
+            finding.count += 1
+            new += finding.known is None
+        return new
+
+    def _store(self, finding: Finding, outcome: Outcome) -> None:
+        before = finding.file
+        finding.file = self._write(finding.scenario, outcome.failures, outcome.unrun)
+        if before and before != finding.file and all(other.file != before for other in self.summary.findings):
+            (self._folder.parent / before).unlink(missing_ok=True)
+
+    def _unrun(self, scenario: Scenario, unrun: tuple[Unrun, ...]) -> None:
+        if len(self.summary.unrun) < MAX_UNRUN:
+            self.summary.unrun.append((scenario, unrun[0], self._write(scenario, (), unrun)))
+
+    def _write(self, scenario: Scenario, failures: tuple[Failure, ...], unrun: tuple[Unrun, ...]) -> str:
+        header = self.summary.header
+        stored = Stored(
+            scenario=scenario,
+            target=header.target,
+            engine=header.hello.target,
+            version=header.hello.version,
+            device=header.device,
+            seed=header.seed,
+            failures=failures,
+            unrun=unrun,
+        )
+        write_atomic(self._folder / f"{scenario.id}.json", pretty(stored))
+        return str(Path("failures") / f"{scenario.id}.json")
+
+
+def size_of(scenario: Scenario) -> tuple[int, int, str]:
+    """Fewest operations first, then fewest tokens (patches for media), then the id so that ties do not depend on
+    which worker was faster."""
+    tokens = 0
+    for op in scenario.ops:
+        if isinstance(op, Submit | Turn):
+            for run in op.prompt:
+                t, h, w = run.grid or (0, 0, 0)
+                tokens += run.tokens + t * h * w
+        elif isinstance(op, Extend | Mixed):
+            tokens += len(op.windows)
+    return len(scenario.ops), tokens, scenario.id

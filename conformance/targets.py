@@ -1,0 +1,82 @@
+"""The targets: which command starts a worker of which engine, and on which devices it can be asked to run.
+
+A target is data. Provisioned releases are targets too; whoever provisions them calls `register_source` with a
+function that lists them, and every verb knows them from then on.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from conformance.errors import UsageError
+
+DEFAULT = "sglang"
+"""The target of a run that names none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One engine that can be started."""
+
+    name: str
+    argv: tuple[str, ...]
+    """Command of the worker, without `--in-fd N --out-fd M --device D`, which the pool appends."""
+    env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Added to the runner's own environment."""
+    devices: tuple[str, ...] = ("cpu",)
+    note: str = ""
+    """One line for `list targets`."""
+
+
+Source = Callable[[], Iterable[Target]]
+
+
+def builtin() -> tuple[Target, ...]:
+    """The targets of the running Python."""
+    return (
+        Target(
+            name="reference",
+            argv=(sys.executable, "-m", "conformance.reference_worker"),
+            note="the reference model behind the worker protocol; agrees with itself by construction",
+        ),
+        Target(
+            name="sglang",
+            argv=(sys.executable, "-m", "adapters.sglang.worker"),
+            devices=("cpu", "cuda"),
+            note="the SGLang installed in this Python",
+        ),
+    )
+
+
+_SOURCES: list[Source] = [builtin]
+
+
+def register_source(source: Source) -> None:
+    """Add a function that lists further targets. An earlier source's name wins."""
+    _SOURCES.append(source)
+
+
+def all_targets() -> dict[str, Target]:
+    """Every known target by name, in the order of the sources."""
+    found: dict[str, Target] = {}
+    for source in _SOURCES:
+        for target in source():
+            found.setdefault(target.name, target)
+    return found
+
+
+def find(name: str, device: str) -> Target:
+    """The target of that name. Raises UsageError, naming the known ones, or the devices that it offers."""
+    known = all_targets()
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        raise UsageError(f"unknown target {name!r}{hint}; known: {', '.join(known)}")
+    target = known[name]
+    if device not in target.devices:
+        raise UsageError(f"target {name} does not run on device {device!r}; it offers: {', '.join(target.devices)}")
+    return target

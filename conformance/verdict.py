@@ -1,0 +1,287 @@
+"""The judge: a pure function of a plan and an answer. It knows no engine, no known-failure list and no tally."""
+
+from __future__ import annotations
+
+from adapters import protocol
+from conformance import states
+from conformance.outcome import Difference, Failure, Outcome, TableView, Unrun
+from conformance.plan import CostCheck, Plan, StateCheck, TableCheck, decoded
+from conformance.signature import column_signature, index_signature, width_signature
+from reference.batches import Expected
+from reference.tables import Tables
+from reference.timeline import IntArray
+from spec.modes import cells
+
+AXES = ("t", "h", "w", "x")
+"""Names of a table's rows."""
+
+
+class Tally:
+    """What the checks of one scenario have found so far."""
+
+    def __init__(self) -> None:
+        self.checked: dict[str, int] = {}
+        self.failures: list[Failure] = []
+        self.not_offered: list[tuple[str, str]] = []
+        self.unrun: list[Unrun] = []
+        self.modes: dict[str, int] = {}
+        self.situations: dict[str, int] = {}
+
+    def check(self, *rules: str) -> None:
+        for rule in rules:
+            self.checked[rule] = self.checked.get(rule, 0) + 1
+
+    def fail(self, failure: Failure) -> None:
+        """Record a failure, once per rule, mode and signature of an operation."""
+        if not any(known.key == failure.key and known.step == failure.step for known in self.failures):
+            self.failures.append(failure)
+
+
+def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
+    """The outcome of a scenario. The answer must hold one result per step (the client has checked that)."""
+    tally = Tally()
+    broken = _broken_steps(plan, answer, tally)
+    for check in plan.checks:
+        result = answer.results[check.result]
+        mode = check.expected.batch.mode if isinstance(check, TableCheck) else (
+            check.mode if isinstance(check, CostCheck) else "state")
+        if isinstance(result, protocol.NotOffered):
+            tally.not_offered.append((mode, result.reason))
+        elif isinstance(result, protocol.Raised):
+            _raised(tally, check.op, mode, result, isinstance(check, StateCheck), broken)
+        elif isinstance(check, TableCheck) and isinstance(result, protocol.Tables):
+            _tables(tally, check, result)
+        elif isinstance(check, StateCheck) and isinstance(result, protocol.States):
+            before = None if check.since is None else answer.results[check.since]
+            states.judge_states(tally, check, result, before if isinstance(before, protocol.States) else None)
+        elif isinstance(check, CostCheck) and isinstance(result, protocol.Counted):
+            _cost(tally, check, result)
+        else:
+            tally.unrun.append(Unrun(stage="decode", message=f"answered with {type(result).__name__}", step=check.op))
+    return Outcome(
+        scenario=plan.scenario.id, name=plan.scenario.name, checked=tally.checked, failures=tuple(tally.failures),
+        not_offered=tuple(tally.not_offered), unrun=tuple(tally.unrun), modes=tally.modes,
+        situations=tally.situations, forwards=answer.forwards, engine_ns=answer.engine_ns,
+    )
+
+
+def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> bool:
+    """Exceptions in steps that no check looks at (arrivals, turns, ends). True when one came out of the engine."""
+    looked_at = {check.result for check in plan.checks}
+    broken = False
+    for number, result in enumerate(answer.results):
+        if number in looked_at:
+            continue
+        if isinstance(result, protocol.NotOffered):
+            tally.not_offered.append(("state", result.reason))
+        elif isinstance(result, protocol.Raised):
+            step = protocol_tag(plan.job.steps[number])
+            broken = True
+            if result.stage != "engine":
+                tally.unrun.append(Unrun(stage=result.stage, message=f"{step}: {_line(result)}"))
+            else:
+                tally.check("table.present")
+                tally.fail(Failure(
+                    rule="table.present", mode=step, signature=f"raises {result.type}", step=_op_of(plan, number),
+                    label="", message=_line(result), where=result.where,
+                ))
+    return broken
+
+
+def _raised(tally: Tally, op: int, mode: str, result: protocol.Raised, state: bool, broken: bool) -> None:
+    if result.stage != "engine" or state:
+        tally.unrun.append(Unrun(stage=result.stage, message=f"{mode}: {_line(result)}", step=op))
+        return
+    if broken:
+        # An earlier step already failed inside the engine: this one ran on a state that no request leads to.
+        return
+    tally.check("table.present")
+    tally.fail(Failure(
+        rule="table.present", mode=mode, signature=f"raises {result.type}", step=op, label="",
+        message=_line(result), where=result.where,
+    ))
+
+
+def _tables(tally: Tally, check: TableCheck, result: protocol.Tables) -> None:
+    mode = check.expected.batch.mode
+    tally.modes[mode] = tally.modes.get(mode, 0) + 1
+    for situation in check.expected.situations:
+        key = f"{mode} x {situation}"
+        tally.situations[key] = tally.situations.get(key, 0) + 1
+    tally.check("ownership.batch_is_read_only")
+    if result.changed:
+        tally.fail(Failure(
+            rule="ownership.batch_is_read_only", mode=mode, signature="changed " + ", ".join(result.changed),
+            step=check.op, label="", message=f"building the forward changed {', '.join(result.changed)}",
+        ))
+    answered = {table.label: table for table in result.tables}
+    if mode == "draft_decode":
+        tally.check("draft_decode.forwards")
+        steps = sum(label.startswith("step ") for label in answered)
+        wanted = sum(label.startswith("step ") for label in check.labels)
+        if steps != wanted:
+            _fail(tally, check, "draft_decode.forwards", "too many forwards" if steps > wanted else "too few forwards",
+                  "", f"{steps + 1} draft forwards, must be {wanted + 1}",
+                  Difference("forwards", expected=wanted + 1, observed=steps + 1))
+            return
+    for label, name in check.labels.items():
+        table = answered.get(label)
+        if table is None:
+            tally.check("table.present")
+            found = ", ".join(repr(known) for known in answered) or "none"
+            _fail(tally, check, "table.present", "table missing", label, f"no table {label!r}; answered: {found}")
+        else:
+            _table(tally, check, label, check.expected.tables[name], table)
+    first, again = answered.get(""), answered.get("again")
+    if first is not None and again is not None and "again" in check.labels:
+        tally.check("ownership.repeatable")
+        if (first.positions, first.mrope) != (again.positions, again.mrope):
+            _fail(tally, check, "ownership.repeatable", "second build differs", "again",
+                  "the same batch built twice gave two different tables")
+
+
+def _table(tally: Tally, check: TableCheck, label: str, want: Tables, got: protocol.Table) -> None:
+    mode = check.expected.batch.mode
+    tally.check("table.present", "table.dtype")
+    if not _dtype(tally, check, label, "1d", got.positions, cells.dtype(mode, True)):
+        return
+    assert got.positions is not None
+    positions = decoded(got.positions)
+    rows: IntArray | None = None
+    if want.mrope is not None and not check.positions_only:
+        tally.check("table.three_rows")
+        if not _dtype(tally, check, label, "rows", got.mrope, cells.dtype(mode, False)):
+            return
+        assert got.mrope is not None
+        rows = decoded(got.mrope)
+        axes = want.mrope.shape[0]
+        if rows.ndim != 2 or rows.shape[0] != axes:
+            shape = f"[{', '.join(map(str, rows.shape))}]"
+            _fail(tally, check, "table.three_rows", "wrong number of rows", label, f"shape {shape}, not [{axes}, T]",
+                  Difference("rows", expected=axes, observed=shape))
+            return
+    tally.check(want.width_rule)
+    width = want.positions.size
+    for axis, array in (("1d", positions), ("t", rows)):
+        if array is not None and array.shape[-1:] != (width,):
+            observed = array.shape[-1] if array.ndim else 0
+            _fail(tally, check, want.width_rule, width_signature(width, observed), label,
+                  f"{observed} columns for {width} tokens ({'1-D' if axis == '1d' else 'three-row'} table)",
+                  Difference(axis, min(observed, width), _request_at(check.expected, want, min(observed, width - 1)),
+                             width, observed), _view(check.expected, want, positions, rows))
+            return
+    _cells(tally, check, label, want, positions, rows)
+
+
+def _cells(
+    tally: Tally, check: TableCheck, label: str, want: Tables, positions: IntArray, rows: IntArray | None
+) -> None:
+    right_index = positions.tobytes() == want.positions.tobytes()
+    right_rows = rows is None or want.mrope is None or rows.tobytes() == want.mrope.tobytes()
+    rules = {span.index_rule for span in want.spans}
+    if rows is not None:
+        rules |= {span.column_rule for span in want.spans}
+    tally.check(*rules)
+    if right_index and right_rows:
+        return
+    for span in want.spans:
+        part = slice(span.start, span.stop)
+        index, seen = want.positions[part], positions[part]
+        if not right_index and (index != seen).any():
+            column = int((index != seen).argmax())
+            _fail(tally, check, span.index_rule, index_signature(index, seen), label,
+                  f"1-D table, column {span.start + column}: {seen[column]}, must be {index[column]}",
+                  Difference("1d", span.start + column, _request(check.expected, span.request),
+                             int(index[column]), int(seen[column])), _view(check.expected, want, positions, rows))
+        if right_rows or rows is None or want.mrope is None:
+            continue
+        good, bad = want.mrope[:, part], rows[:, part]
+        if (good != bad).any():
+            column = int((good != bad).any(axis=0).argmax())
+            axis = int((good[:, column] != bad[:, column]).argmax())
+            signature = column_signature(check.expected, span, index, good, bad)
+            _fail(tally, check, span.column_rule, signature, label,
+                  f"column {span.start + column}: {_tuple(bad[:, column])}, must be {_tuple(good[:, column])}",
+                  Difference(AXES[axis], span.start + column, _request(check.expected, span.request),
+                             int(good[axis, column]), int(bad[axis, column])),
+                  _view(check.expected, want, positions, rows))
+
+
+def _dtype(tally: Tally, check: TableCheck, label: str, name: str, tensor: protocol.Tensor | None, dtype: str) -> bool:
+    if tensor is None:
+        _fail(tally, check, "table.present", "table missing", label,
+              f"the {'1-D' if name == '1d' else 'three-row'} table is unset", Difference(name, observed="None"))
+        return False
+    if tensor.dtype != dtype:
+        _fail(tally, check, "table.dtype", f"dtype {tensor.dtype}", label, f"dtype {tensor.dtype}, must be {dtype}",
+              Difference(name, expected=dtype, observed=tensor.dtype))
+        return tensor.dtype.startswith(("int", "uint"))
+    return True
+
+
+def _cost(tally: Tally, check: CostCheck, result: protocol.Counted) -> None:
+    tally.check(check.rule)
+    tally.modes[check.mode] = tally.modes.get(check.mode, 0) + 1
+    if result.copies > check.budget:
+        tally.fail(Failure(
+            rule=check.rule, mode=check.mode, signature="too many copies", step=check.op, label="",
+            message=f"{result.copies} host-to-device copies, at most {check.budget}: {', '.join(result.lines)}",
+            difference=Difference("copies", expected=check.budget, observed=result.copies),
+            where=", ".join(result.lines),
+        ))
+
+
+def _fail(
+    tally: Tally, check: TableCheck, rule: str, signature: str, label: str, message: str,
+    difference: Difference | None = None, views: tuple[TableView, TableView] | None = None,
+) -> None:
+    expected, observed = views or (None, None)
+    tally.fail(Failure(
+        rule=rule, mode=check.expected.batch.mode, signature=signature, step=check.op, label=label, message=message,
+        difference=difference, expected=expected, observed=observed,
+    ))
+
+
+def _view(
+    expected: Expected, want: Tables, positions: IntArray, rows: IntArray | None
+) -> tuple[TableView, TableView]:
+    owners = [_request(expected, span.request) for span in want.spans for _ in range(span.start, span.stop)]
+    good = TableView(_row(want.positions), None if want.mrope is None else tuple(map(_row, want.mrope)), tuple(owners))
+    bad = TableView(_row(positions.ravel()), None if rows is None else tuple(map(_row, rows)), ())
+    return good, bad
+
+
+def _row(values: IntArray) -> tuple[int, ...]:
+    return tuple(values.tolist())
+
+
+def _tuple(values: IntArray) -> str:
+    return "(" + ", ".join(str(value) for value in values.tolist()) + ")"
+
+
+def _request(expected: Expected, row: int) -> int:
+    """The scenario's number of a batch row; -1 for padding."""
+    return expected.batch.reqs[row] if 0 <= row < len(expected.batch.reqs) else -1
+
+
+def _request_at(expected: Expected, want: Tables, column: int) -> int:
+    for span in want.spans:
+        if span.start <= column < span.stop:
+            return _request(expected, span.request)
+    return -1
+
+
+def _op_of(plan: Plan, result: int) -> int:
+    """The operation that a step belongs to: that of the next check after it, or the last one."""
+    later = [check.op for check in plan.checks if check.result >= result]
+    return later[0] if later else len(plan.scenario.ops) - 1
+
+
+def _line(result: protocol.Raised) -> str:
+    first = result.message.strip().splitlines()
+    return f"{result.type}: {first[0] if first else ''}" + (f" at {result.where}" if result.where else "")
+
+
+def protocol_tag(step: protocol.Step) -> str:
+    """"submit", "turn", .."""
+    return str(step.__struct_config__.tag)

@@ -1,0 +1,149 @@
+"""The state that scenarios move through: requests, sessions, and how token ids are handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from reference.timeline import Timeline, run_lengths, timeline, token_count
+from spec.history import History, OutOfDomain, text
+
+FIRST_TEXT_ID = 1000
+"""Text and output tokens count up from here, so that no two tokens of a scenario are alike."""
+
+MEDIA_IDS = MappingProxyType({"image": 11, "video": 12, "audio": 13})
+"""Placeholder ids before padding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request.
+
+    prompt: its whole prompt, earlier turns of its session included. ids: the prompt's tokens, placeholders raw.
+    turn: runs and tokens that it brought itself. tabulated_runs: leading runs of the prompt up to the last turn that
+    brought media. computed: tokens whose cache entries exist. status: "waiting", "retracted", "running", "finished",
+    "aborted", "refused".
+    """
+
+    req: int
+    prompt: History
+    ids: tuple[int, ...]
+    turn: History
+    turn_ids: tuple[int, ...]
+    tabulated_runs: int
+    max_new_tokens: int
+    session: int | None = None
+    parent: int | None = None
+    output_ids: tuple[int, ...] = ()
+    computed: int = 0
+    admitted: bool = False
+    status: str = "waiting"
+
+    @property
+    def outputs(self) -> int:
+        return len(self.output_ids)
+
+    @property
+    def brings_media(self) -> bool:
+        return any(not run.is_text for run in self.turn)
+
+    @property
+    def has_media(self) -> bool:
+        return any(not run.is_text for run in self.prompt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One session. known: requests that a turn may name as its parent. last: a streaming session's last finished turn.
+    in_flight: a streaming session's unfinished turn."""
+
+    session: int
+    streaming: bool = False
+    known: tuple[int, ...] = ()
+    last: int | None = None
+    in_flight: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """Everything between two operations."""
+
+    family: str
+    requests: Mapping[int, Request] = field(default_factory=lambda: MappingProxyType({}))
+    sessions: Mapping[int, Session] = field(default_factory=lambda: MappingProxyType({}))
+    next_id: int = FIRST_TEXT_ID
+
+
+def of(state: State, req: int, *statuses: str) -> Request:
+    """The request, in one of the given states. Raises OutOfDomain otherwise."""
+    request = state.requests.get(req)
+    if request is None:
+        raise OutOfDomain(f"request {req} does not exist")
+    if statuses and request.status not in statuses:
+        raise OutOfDomain(f"request {req} is {request.status}, not {' or '.join(statuses)}")
+    return request
+
+
+def updated(state: State, request: Request) -> State:
+    """The state with this request in it."""
+    return replace(state, requests=MappingProxyType({**state.requests, request.req: request}))
+
+
+def with_session(state: State, session: Session) -> State:
+    """The state with this session in it."""
+    return replace(state, sessions=MappingProxyType({**state.sessions, session.session: session}))
+
+
+def fresh_ids(state: State, runs: History) -> tuple[State, tuple[int, ...]]:
+    """Token ids for new runs: text counts up, media hold their placeholder's id."""
+    ids: list[int] = []
+    next_id = state.next_id
+    for run, count in zip(runs, run_lengths(state.family, runs), strict=True):
+        if run.is_text:
+            ids.extend(range(next_id, next_id + count))
+            next_id += count
+        else:
+            ids.extend([MEDIA_IDS[run.kind]] * count)
+    return replace(state, next_id=next_id), tuple(ids)
+
+
+def arrived(state: State, request: Request) -> State:
+    """A new request joins. Raises OutOfDomain for a second one of the same number or an empty prompt."""
+    if request.req in state.requests:
+        raise OutOfDomain(f"request {request.req} exists already")
+    if request.status == "waiting" and not request.ids:
+        raise OutOfDomain(f"request {request.req} has an empty prompt")
+    return updated(state, request)
+
+
+def emit(state: State, request: Request, count: int) -> tuple[State, tuple[int, ...]]:
+    """The request's model emits `count` tokens."""
+    ids = tuple(range(state.next_id, state.next_id + count))
+    after = replace(request, output_ids=request.output_ids + ids, computed=len(request.ids) + request.outputs)
+    return updated(replace(state, next_id=state.next_id + count), after), ids
+
+
+def tokens_of(request: Request) -> int:
+    """Prompt and outputs."""
+    return len(request.ids) + request.outputs
+
+
+def line_of(state: State, request: Request) -> Timeline:
+    """The columns of a request's prompt, and by delta of all that it generates."""
+    return timeline(state.family, request.prompt, request.tabulated_runs)
+
+
+def turn_line(state: State, request: Request) -> Timeline:
+    """The columns of the request's own turn alone, as a processor that sees only this turn would build them."""
+    return timeline(state.family, request.turn, len(request.turn))
+
+
+def count(state: State, runs: History) -> int:
+    """Tokens of some runs."""
+    return token_count(state.family, runs)
+
+
+def with_reply(prompt: History, tokens: int) -> History:
+    """A prompt and generated text."""
+    return (*prompt, text(tokens)) if tokens else prompt

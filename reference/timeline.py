@@ -1,0 +1,71 @@
+"""A request's columns at speed: its prompt table as an array, and text after it by delta."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from spec.families import family as find_family
+from spec.history import History, delta_of, length, prompt_table
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Timeline:
+    """Columns of one history.
+
+    table: int64 [axes, P], read-only. delta: max(table) + 1 - P. tabulated: the first columns, that came with a prompt
+    that brought media (later ones are text placed by delta). has_media: whether any run is media.
+    """
+
+    table: IntArray
+    delta: int
+    tabulated: int
+    has_media: bool
+
+    @property
+    def width(self) -> int:
+        """P: tokens of the history."""
+        return int(self.table.shape[1])
+
+    def take(self, indices: IntArray) -> IntArray:
+        """Columns of token indices. int64 [n] -> int64 [axes, n]."""
+        width = self.width
+        if indices.size and int(indices.max()) < width:
+            return self.table[:, indices]
+        shifted = np.broadcast_to(indices + self.delta, (self.table.shape[0], indices.size))
+        if not indices.size or int(indices.min()) >= width:
+            return shifted
+        inside = np.minimum(indices, width - 1)
+        return np.where(indices < width, self.table[:, inside], shifted)
+
+
+@lru_cache(maxsize=4096)
+def timeline(family: str, history: History, tabulated_runs: int) -> Timeline:
+    """The timeline of a history; its first `tabulated_runs` runs came with a prompt that brought media."""
+    rule = find_family(family)
+    columns = prompt_table(rule, history)
+    table = np.array(columns, dtype=np.int64).reshape(len(columns), rule.axes).T.copy()
+    table.setflags(write=False)
+    return Timeline(
+        table=table,
+        delta=delta_of(columns),
+        tabulated=length(rule, history[:tabulated_runs]),
+        has_media=any(not run.is_text for run in history),
+    )
+
+
+@lru_cache(maxsize=4096)
+def run_lengths(family: str, history: History) -> tuple[int, ...]:
+    """Tokens of each run of a history."""
+    rule = find_family(family)
+    return tuple(length(rule, (run,)) for run in history)
+
+
+def token_count(family: str, history: History) -> int:
+    """Tokens of a history."""
+    return sum(run_lengths(family, history))

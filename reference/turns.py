@@ -1,0 +1,140 @@
+"""Arrivals and ends: plain requests, and the turns of sessions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reference.operations import Open, Submit, Turn
+from reference.requests import Request, Session, State, arrived, fresh_ids, updated, with_session
+from spec import session as rules
+from spec.families import family as find_family
+from spec.history import History, OutOfDomain, length
+
+
+def submit(state: State, op: Submit) -> State:
+    """A plain request arrives."""
+    state, ids = fresh_ids(state, op.prompt)
+    return arrived(state, Request(
+        req=op.req, prompt=op.prompt, ids=ids, turn=op.prompt, turn_ids=ids,
+        tabulated_runs=len(op.prompt), max_new_tokens=op.max_new_tokens,
+    ))
+
+
+def open_session(state: State, op: Open) -> State:
+    """A session is opened."""
+    if op.session in state.sessions:
+        raise OutOfDomain(f"session {op.session} is open already")
+    return with_session(state, Session(session=op.session, streaming=op.streaming))
+
+
+def turn(state: State, op: Turn) -> State:
+    """A request arrives in a session; refused turns join as such and change nothing else."""
+    session = state.sessions.get(op.session)
+    if session is None:
+        raise OutOfDomain(f"session {op.session} is not open")
+    state, new_ids = fresh_ids(state, op.prompt)
+    parent = _parent(state, session, op)
+    if _is_refused(state, session, op):
+        return arrived(state, Request(
+            req=op.req, prompt=op.prompt, ids=new_ids, turn=op.prompt, turn_ids=new_ids, tabulated_runs=len(op.prompt),
+            max_new_tokens=op.max_new_tokens, session=op.session, status="refused",
+        ))
+    prompt, kept_ids = _history(state, parent, op)
+    request = Request(
+        req=op.req, prompt=prompt, ids=rules.token_ids(kept_ids, new_ids), turn=op.prompt, turn_ids=new_ids,
+        tabulated_runs=0, max_new_tokens=op.max_new_tokens, session=op.session,
+        parent=None if parent is None else parent.req,
+    )
+    state = arrived(state, replace(request, tabulated_runs=_tabulated(state, parent, request)))
+    known = session.known
+    if op.replace:
+        known = () if op.parent is None else _without_children(state, known, op.parent)
+    if session.streaming:
+        return with_session(state, replace(session, in_flight=op.req))
+    return with_session(state, replace(session, known=(*known, op.req)))
+
+
+def finish(state: State, request: Request) -> State:
+    """The request ends normally; in a streaming session it becomes the turn that the next one appends to."""
+    state = updated(state, replace(request, status="finished"))
+    return _leave(state, request, finished=True)
+
+
+def abort(state: State, request: Request) -> State:
+    """The request is aborted."""
+    state = updated(state, replace(request, status="aborted"))
+    return _leave(state, request, finished=False)
+
+
+def _leave(state: State, request: Request, finished: bool) -> State:
+    if request.session is None:
+        return state
+    session = state.sessions[request.session]
+    if not session.streaming:
+        return state
+    last = request.req if finished else session.last
+    return with_session(state, replace(session, in_flight=None, last=last))
+
+
+def _parent(state: State, session: Session, op: Turn) -> Request | None:
+    if session.streaming:
+        return None if session.last is None else state.requests[session.last]
+    if op.parent is None or op.parent not in session.known:
+        return None
+    return state.requests[op.parent]
+
+
+def _is_refused(state: State, session: Session, op: Turn) -> bool:
+    if session.streaming:
+        rewrites = op.replace or bool(op.offset) or op.drop_previous_output
+        return rules.refused(True, session.in_flight is not None, True, True, rewrites)
+    if op.parent is None:
+        return False
+    known = op.parent in session.known
+    finished = known and (op.replace or state.requests[op.parent].status in ("finished", "aborted"))
+    if known and op.replace and state.requests[op.parent].status != "finished":
+        raise OutOfDomain("replace after a request that is still running: its history is not settled")
+    if known and state.requests[op.parent].status == "aborted":
+        raise OutOfDomain("append to an aborted request: what it saved is not defined")
+    return rules.refused(False, False, finished, known, False)
+
+
+def _history(state: State, parent: Request | None, op: Turn) -> tuple[History, tuple[int, ...]]:
+    """The new request's whole prompt, and the token ids that it keeps from its parent."""
+    if parent is None:
+        return rules.replace_all(op.prompt), ()
+    saved = rules.Saved(prompt=parent.prompt, outputs=parent.outputs, max_new_tokens=parent.max_new_tokens)
+    reply_ids = () if op.drop_previous_output else parent.output_ids[: rules.reply(saved)]
+    kept = parent.ids + reply_ids
+    if op.offset:
+        family = find_family(state.family)
+        prompt = rules.offset(family, saved, op.offset, op.drop_previous_output, op.prompt)
+        return prompt, kept[: op.offset]
+    if op.drop_previous_output:
+        return rules.drop_previous_output(saved, op.prompt), kept
+    if op.replace:
+        return rules.replace_with_parent(saved, op.prompt), kept
+    return rules.append(saved, op.prompt), kept
+
+
+def _tabulated(state: State, parent: Request | None, request: Request) -> int:
+    """Leading runs of the prompt that the request's media table covers: all of it if this turn brings media."""
+    if request.brings_media or parent is None:
+        return len(request.prompt)
+    family = find_family(state.family)
+    limit = length(family, parent.prompt[: parent.tabulated_runs])
+    covered = 0
+    for runs in range(len(request.prompt) + 1):
+        if length(family, request.prompt[:runs]) <= limit:
+            covered = runs
+    return covered
+
+
+def _without_children(state: State, known: tuple[int, ...], parent: int) -> tuple[int, ...]:
+    gone: set[int] = set()
+    for req in known:
+        if state.requests[req].parent == parent or state.requests[req].parent in gone:
+            gone.add(req)
+    return tuple(req for req in known if req not in gone)
+
+

@@ -1,0 +1,1 @@
+"""The runner, the known-failure list, the reports and the command line."""

@@ -1,0 +1,115 @@
+"""A worker that misbehaves on demand: the first argument says how its hello goes, each job's steps how its answers go.
+
+A step is an `Observe` whose only request is the number of a misbehaviour.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from adapters import protocol
+
+OK, KILLED, SEGFAULT, HANG, PRINTS, GARBAGE, WRONG_TYPE, SHORT, WRONG_ID, FAIL_A, FAIL_B, NOT_OFFERED = range(12)
+EXITS_AFTER, CHILD_KEEPS_PIPE, CUDA_ERROR, TWICE, SLOW, SUITE_BUG, LARGE = range(12, 19)
+
+
+def hello(how: str) -> protocol.Hello:
+    return protocol.Hello(
+        protocol=protocol.PROTOCOL + (how == "wrong-protocol"),
+        target="planted",
+        version="1.5.0",
+        device="cpu",
+        torch="none",
+        python="3",
+        pid=os.getpid(),
+        modes={"EXTEND": 1, "SPLIT": 2, "BRAND_NEW": 9} if how == "unknown-mode" else {"EXTEND": 1, "SPLIT": 2},
+        covered={"EXTEND": "extend"},
+        uncovered={"SPLIT": "nobody asked"},
+        capabilities={},
+    )
+
+
+def result(code: int) -> protocol.Result:
+    match code:
+        case 9:
+            return protocol.Raised("engine", "Wrong", "A", "engine/file.py:1 f")
+        case 10:
+            return protocol.Raised("engine", "Wrong", "B", "engine/file.py:2 g")
+        case 11:
+            return protocol.NotOffered("too old")
+        case 14:
+            return protocol.Raised("engine", "RuntimeError", "CUDA error: an illegal memory access", "x")
+        case 18:
+            return protocol.Raised("engine", "Large", "x" * (3 << 20), "x")
+        case _:
+            return protocol.Done()
+
+
+def misbehave(code: int, out: int) -> None:
+    match code:
+        case 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        case 2:
+            print("about to touch null", flush=True)
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case 3:
+            time.sleep(3600)
+        case 4:
+            print("engines print to standard output", flush=True)
+        case 5:
+            os.write(out, b"Traceback (most recent call last): this is no frame")
+            time.sleep(3600)
+        case 13:
+            subprocess.Popen(["sleep", "3600"], pass_fds=[out])
+            os.kill(os.getpid(), signal.SIGKILL)
+        case 16:
+            time.sleep(0.3)
+
+
+def main() -> None:
+    how, arguments = sys.argv[1], dict(zip(sys.argv[2::2], sys.argv[3::2], strict=True))
+    out = int(arguments["--out-fd"])
+    jobs = os.fdopen(int(arguments["--in-fd"]), "rb")
+    answers = os.fdopen(out, "wb")
+    if how == "silent":
+        time.sleep(3600)
+    if how == "exits":
+        sys.exit("no module named engine")
+    if how == "garbage-hello":
+        os.write(out, b"\x03\x00\x00\x00abc")
+    if how == "once" and os.path.exists(os.environ["PLANTED_FLAG"]):
+        sys.exit("starts only once")
+    if how == "once":
+        open(os.environ["PLANTED_FLAG"], "w").close()
+    protocol.send(answers, hello(how))
+    import msgspec
+
+    while (body := protocol.receive(jobs)) is not None:
+        job = msgspec.msgpack.decode(body, type=protocol.Job | protocol.Shutdown)
+        if isinstance(job, protocol.Shutdown):
+            return
+        codes = [step.reqs[0] for step in job.steps if isinstance(step, protocol.Observe)]
+        for code in codes:
+            misbehave(code, out)
+        answer = protocol.Answer(job.id, tuple(map(result, codes)), engine_ns=1000, forwards=len(codes))
+        if WRONG_ID in codes:
+            answer = protocol.Answer("another", answer.results, 1, 1)
+        if SHORT in codes:
+            answer = protocol.Answer(job.id, answer.results[:-1], 1, 1)
+        if WRONG_TYPE in codes:
+            raw = msgspec.msgpack.encode({"type": "answer", "id": job.id, "results": "none", "engine_ns": 1, "forwards": 1})
+            os.write(out, len(raw).to_bytes(4, "little") + raw)
+            continue
+        protocol.send(answers, answer)
+        if TWICE in codes:
+            protocol.send(answers, answer)
+        if EXITS_AFTER in codes:
+            sys.exit(7)
+
+
+if __name__ == "__main__":
+    main()

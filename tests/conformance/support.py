@@ -1,0 +1,86 @@
+"""Scenarios whose operations name misbehaviours, and a plan and a judge that understand them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from adapters import protocol
+from conformance.outcome import Difference, Failure, Outcome, TableView, Unrun
+from conformance.targets import Target
+from reference.operations import Idle, Scenario
+from tests.conformance.planted_worker import SUITE_BUG
+
+RULE = "decode.delta_applies_once"
+ROOT = Path(__file__).parents[2]
+
+
+def scenario(*codes: int, name: str = "") -> Scenario:
+    """A scenario of one operation per code; further zeros at the end make it another scenario."""
+    return Scenario(name=name or "codes " + " ".join(map(str, codes)), ops=tuple(Idle(code) for code in codes))
+
+
+def planted(how: str = "well") -> Target:
+    """The misbehaving worker as a target."""
+    return Target(
+        name="planted",
+        argv=(sys.executable, "-m", "tests.conformance.planted_worker", how),
+        env={"PYTHONPATH": str(ROOT)},
+        devices=("cpu", "cuda"),
+    )
+
+
+@dataclass(frozen=True)
+class StubPlan:
+    scenario: Scenario
+    job: protocol.Job
+
+
+def stub_plan(scenario: Scenario, device: str = "cpu") -> StubPlan:
+    steps = tuple(protocol.Observe((op.pad_batch,)) for op in scenario.ops if isinstance(op, Idle))
+    return StubPlan(scenario, protocol.Job(scenario.id, steps, device))
+
+
+def stub_judge(plan: StubPlan, answer: protocol.Answer) -> Outcome:
+    """Raised A and B are two signatures of one rule; NotOffered is not offered; everything else passes."""
+    if any(isinstance(op, Idle) and op.pad_batch == SUITE_BUG for op in plan.scenario.ops):
+        raise ZeroDivisionError("in the judge")
+    failures, not_offered, unrun, checked = [], [], [], 0
+    for step, result in enumerate(answer.results):
+        if isinstance(result, protocol.NotOffered):
+            not_offered.append(("decode", result.reason))
+        elif isinstance(result, protocol.Raised) and result.stage != "engine":
+            unrun.append(Unrun(stage=result.stage, message=result.message, step=step))
+        elif isinstance(result, protocol.Raised):
+            failures.append(failure(result.message[:1], step, result.where))
+            checked += 1
+        else:
+            checked += 1
+    return Outcome(
+        scenario=plan.scenario.id,
+        name=plan.scenario.name,
+        checked={RULE: checked} if checked else {},
+        failures=tuple(failures),
+        not_offered=tuple(not_offered),
+        unrun=tuple(unrun),
+        modes={"decode": checked} if checked else {},
+        situations={"decode x media": checked},
+        forwards=answer.forwards,
+        engine_ns=answer.engine_ns,
+    )
+
+
+def failure(signature: str, step: int = 0, where: str = "") -> Failure:
+    return Failure(
+        rule=RULE,
+        mode="decode",
+        signature=signature,
+        step=step,
+        label="",
+        message=f"column 1: (7, 7, 7), must be (4, 4, 4) [{signature}]",
+        difference=Difference("t", 1, 1, 4, 7),
+        expected=TableView((9, 7), ((6, 4), (6, 4), (6, 4)), (0, 1)),
+        observed=TableView((9, 7), ((6, 7), (6, 7), (6, 7)), ()),
+        where=where,
+    )

@@ -1,0 +1,188 @@
+"""What a misbehaving worker costs: its own scenario and a restart, never another one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from adapters import protocol
+from conformance.errors import GaveUp
+from conformance.outcome import Unrun
+from conformance.pool import Pool
+from conformance.seat import Limits
+from conformance.targets import Target
+from reference.operations import Scenario
+from tests.conformance import planted_worker as how
+from tests.conformance.support import StubPlan, planted, scenario, stub_plan
+
+GOOD = [scenario(*[how.OK] * n, name=f"good {n}") for n in range(1, 9)]
+
+
+def run(
+    scenarios: list[Scenario], out: Path, workers: int = 1, limit: float = 20.0, restarts: int = 5
+) -> tuple[dict[str, protocol.Answer | Unrun], Pool[StubPlan]]:
+    limits = Limits(scenario=limit, start=20.0, restarts=restarts)
+    with Pool[StubPlan](planted(), device="cpu", workers=workers, out=out, limits=limits) as pool:
+        pool.start()
+        found = {}
+        for plan, answer in pool.answers(map(stub_plan, scenarios)):
+            assert plan.scenario.id not in found, "answered twice"
+            found[plan.scenario.id] = answer
+    return found, pool
+
+
+@pytest.mark.parametrize(
+    ("code", "stage", "words"),
+    [
+        (how.KILLED, "run", "SIGKILL"),
+        (how.SEGFAULT, "run", "SIGSEGV; it printed: about to touch null"),
+        (how.HANG, "time limit", "no answer within 0.5 s"),
+        (how.GARBAGE, "decode", "not a frame: b'Traceback"),
+        (how.WRONG_TYPE, "decode", "$.results"),
+        (how.SHORT, "decode", "0 results for 1 steps"),
+        (how.WRONG_ID, "decode", "answer for job 'another'"),
+        (how.CHILD_KEEPS_PIPE, "run", "SIGKILL"),
+    ],
+)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_bad_scenario_costs_itself_alone(code: int, stage: str, words: str, workers: int, tmp_path: Path) -> None:
+    bad = scenario(code)
+    limit = 0.5 if code == how.HANG else 10.0
+    found, pool = run([*GOOD[:3], bad, *GOOD[3:]], tmp_path, workers, limit)
+    assert {id for id, answer in found.items() if isinstance(answer, Unrun)} == {bad.id}
+    assert set(found) == {bad.id, *(good.id for good in GOOD)}
+    unrun = found[bad.id]
+    assert isinstance(unrun, Unrun)
+    assert (unrun.stage, words in unrun.message) == (stage, True), unrun
+    assert pool.restarts == 1
+
+
+@pytest.mark.parametrize(("code", "restarts"), [(how.PRINTS, 0), (how.LARGE, 0), (how.EXITS_AFTER, 1), (how.TWICE, 1)])
+def test_an_answered_scenario_keeps_its_answer(code: int, restarts: int, tmp_path: Path) -> None:
+    good, *rest = GOOD
+    found, pool = run([good, scenario(code), *rest[:2]], tmp_path)
+    answer = found[scenario(code).id]
+    assert isinstance(answer, protocol.Answer)
+    assert pool.restarts == restarts
+    if code == how.PRINTS:
+        assert "engines print" in (tmp_path / "worker-0.log").read_text()
+
+
+def test_a_broken_cuda_context_is_answered_and_then_replaced(tmp_path: Path) -> None:
+    found, pool = run([scenario(how.CUDA_ERROR), *GOOD], tmp_path)
+    assert all(isinstance(answer, protocol.Answer) for answer in found.values())
+    assert len(found) == len(GOOD) + 1
+    assert pool.restarts == 1
+
+
+def test_restarts_in_a_row_are_limited(tmp_path: Path) -> None:
+    bad = [scenario(*[how.OK] * n, how.KILLED) for n in range(5)]
+    with pytest.raises(GaveUp, match="2 restarts in a row without a success"):
+        run([*bad, *GOOD], tmp_path, restarts=2)
+
+
+def test_a_success_forgives_earlier_restarts(tmp_path: Path) -> None:
+    mixed = [s for n in range(4) for s in (scenario(*[how.OK] * n, how.KILLED), GOOD[n])]
+    found, pool = run(mixed, tmp_path, restarts=1)
+    assert len(found) == 8
+    assert pool.restarts == 4
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ("silent", "no hello within 0.7 s"),
+        ("exits", "exited with status 1; it printed: no module named engine"),
+        ("wrong-protocol", f"protocol {protocol.PROTOCOL + 1}, this suite {protocol.PROTOCOL}"),
+        ("garbage-hello", "no hello"),
+    ],
+)
+def test_a_worker_that_does_not_come_up_ends_the_run(way: str, words: str, tmp_path: Path) -> None:
+    limits = Limits(start=0.7 if way == "silent" else 20.0)
+    started = time.monotonic()
+    with Pool[StubPlan](planted(way), device="cpu", workers=2, out=tmp_path, limits=limits) as pool:  # noqa: SIM117
+        with pytest.raises(GaveUp, match="no worker of target planted started") as error:
+            pool.start()
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+    assert time.monotonic() - started < 10
+
+
+def test_a_command_that_is_not_there_ends_the_run(tmp_path: Path) -> None:
+    target = Target(name="gone", argv=("/nonexistent/python",))
+    with Pool[StubPlan](target, device="cpu", workers=1, out=tmp_path) as pool, pytest.raises(GaveUp, match="cannot start"):
+        pool.start()
+
+
+def test_a_worker_that_cannot_be_restarted_is_given_up(tmp_path: Path) -> None:
+    base = planted("once")
+    target = Target(name="once", argv=base.argv, env={**base.env, "PLANTED_FLAG": str(tmp_path / "flag")})
+    warnings: list[str] = []
+    with Pool[StubPlan](target, device="cpu", workers=1, out=tmp_path, warn=warnings.append) as pool:
+        pool.start()
+        answers = pool.answers(map(stub_plan, [scenario(how.KILLED), *GOOD]))
+        assert isinstance(next(answers)[1], Unrun)
+        with pytest.raises(GaveUp, match="5 restarts in a row .*starts only once"):
+            list(answers)
+    assert len(warnings) == 1
+
+
+def test_the_time_limit_counts_from_when_a_scenario_is_at_the_head(tmp_path: Path) -> None:
+    slow = [scenario(*[how.OK] * n, how.SLOW) for n in range(4)]
+    found, pool = run(slow, tmp_path, limit=0.55)
+    assert all(isinstance(answer, protocol.Answer) for answer in found.values())
+    assert pool.restarts == 0
+
+
+def test_scenarios_are_on_disk_while_they_run_and_gone_afterwards(tmp_path: Path) -> None:
+    hang = scenario(how.HANG)
+    limits = Limits(scenario=30.0)
+    with Pool[StubPlan](planted(), device="cpu", workers=1, out=tmp_path, limits=limits) as pool:
+        pool.start()
+        list(pool.answers(map(stub_plan, [scenario(*[how.OK] * 900)])))  # a longer one leaves no rest behind
+        process = pool._seats[0].process
+        assert process is not None
+        killer = _kill_soon(process.pid)
+        list(pool.answers(map(stub_plan, [hang, GOOD[0]])))
+        os.waitpid(killer, 0)
+        import msgspec
+
+        files = sorted((tmp_path / "in-flight").iterdir())
+        written = [msgspec.json.decode(file.read_bytes(), type=Scenario) for file in files]
+        assert hang.id in {one.id for one in written}
+    assert not (tmp_path / "in-flight").exists()
+
+
+def _kill_soon(pid: int) -> int:
+    child = os.fork()
+    if child == 0:
+        time.sleep(0.3)
+        os.kill(pid, signal.SIGKILL)
+        os._exit(0)
+    return child
+
+
+def test_answers_that_nobody_waits_for_do_not_reach_the_next_caller(tmp_path: Path) -> None:
+    with Pool[StubPlan](planted(), device="cpu", workers=1, out=tmp_path) as pool:
+        pool.start()
+        first = pool.answers(map(stub_plan, GOOD))
+        next(first)
+        first.close()
+        found = [plan.scenario.id for plan, _ in pool.answers(map(stub_plan, [GOOD[7]]))]
+    assert found == [GOOD[7].id]
+
+
+def test_nothing_is_left_running(tmp_path: Path) -> None:
+    with Pool[StubPlan](planted(), device="cpu", workers=2, out=tmp_path) as pool:
+        pool.start()
+        pids = [seat.process.pid for seat in pool._seats if seat.process is not None]
+        answers = pool.answers(map(stub_plan, [scenario(how.HANG), *GOOD[:3]]))
+        next(answers)
+    assert len(pids) == 2
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
