@@ -189,7 +189,36 @@ class Cost(msgspec.Struct, frozen=True, tag="cost"):
     forward: Forward
 
 
-Step = Submit | Open | Turn | Generate | Finish | Abort | Retract | Schedule | Forward | Observe | Cost
+class PromptTable(msgspec.Struct, frozen=True, tag="prompt_table"):
+    """Call the target's own prompt-table builder of a model family, without weights, on a batch of prompts.
+
+    Everything is what a processor hands to the builder; `config` names fields of the family's own configuration
+    class, dotted where nested, with the values that its constructor is given.
+    """
+
+    family: str
+    ids: tuple[tuple[int, ...], ...]
+    """One row per prompt, all of one width."""
+    kinds: tuple[tuple[int, ...], ...]
+    """Per token 0 text, 1 image, 2 video, 3 audio (transformers' mm_token_type_ids)."""
+    config: dict[str, int] = {}
+    mask: tuple[tuple[int, ...], ...] | None = None
+    """Attention mask, 0 for left padding."""
+    image_grids: tuple[tuple[int, int, int], ...] | None = None
+    video_grids: tuple[tuple[int, int, int], ...] | None = None
+    seconds_per_grid: tuple[float, ...] | None = None
+    audio_features: tuple[int, ...] | None = None
+    """Mel frames of each audio."""
+    audio_in_video: bool = False
+    images_per_prompt: tuple[int, ...] | None = None
+    items: tuple[Item, ...] = ()
+    """builder "processor": the prompt's items in order, each with the next grid of its kind."""
+    builder: str = "rope_index"
+    """"rope_index": the function that a model or processor calls. "processor": the processor's
+    `compute_mrope_positions`, which the scheduler calls when a request arrives without a table."""
+
+
+Step = Submit | Open | Turn | Generate | Finish | Abort | Retract | Schedule | Forward | Observe | Cost | PromptTable
 
 
 class Job(msgspec.Struct, frozen=True, tag="job"):
@@ -290,7 +319,18 @@ class Counted(msgspec.Struct, frozen=True, tag="counted"):
     lines: tuple[str, ...]
 
 
-Result = Tables | States | Done | Raised | NotOffered | Counted
+class PromptTables(msgspec.Struct, frozen=True, tag="prompt_tables"):
+    """Answer to a PromptTable, as the builder returned it: dtypes and shapes are part of the answer."""
+
+    table: Tensor
+    delta: Tensor
+    ahead: Tensor | None = None
+    """Columns that the builder keeps for tokens to come, where it keeps them apart (GLM-Image in transformers)."""
+    ran: str = ""
+    """The builder's qualified name."""
+
+
+Result = Tables | States | Done | Raised | NotOffered | Counted | PromptTables
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):

@@ -90,7 +90,8 @@ def explain(
     """What a rule says, where it comes from, and what is known to break it."""
     rules = all_rules()
     if rule not in rules:
-        close = dict.fromkeys([*(id for id in rules if rule in id), *difflib.get_close_matches(rule, rules, cutoff=0.5)])
+        parts = [id for id in rules if rule in id]
+        close = dict.fromkeys([*parts, *difflib.get_close_matches(rule, rules, cutoff=0.5)])
         hint = f"; closest: {', '.join(list(close)[:3])}" if close else "; see `ropecheck list rules`"
         raise UsageError(f"unknown rule {rule!r}{hint}")
     out = console()

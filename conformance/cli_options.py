@@ -16,6 +16,7 @@ from conformance import known as known_list
 from conformance import report_html, report_json, report_junit, targets
 from conformance.errors import UsageError
 from conformance.events import Listener
+from conformance.files import REPORTS
 from conformance.targets import Target
 
 DEVICES = ("cpu", "cuda")
@@ -33,9 +34,9 @@ ReportOption = Annotated[str, typer.Option("--report", help="Reports to write: j
 KNOWN = known_list.FOLDER
 
 _REPORTS = {
-    "json": ("report.json", report_json.listener),
-    "junit": ("junit.xml", report_junit.listener),
-    "html": ("report.html", report_html.listener),
+    "json": report_json.listener,
+    "junit": report_junit.listener,
+    "html": report_html.listener,
 }
 
 
@@ -75,19 +76,12 @@ def shard_for(text: str) -> tuple[int, int]:
 
 
 def reports_for(text: str, out: Path) -> list[Listener]:
-    """Listeners that write the named reports into `out`. report.json is always among them, and reports of an earlier
-    run are removed, so that a run that dies leaves no older result behind."""
+    """Listeners that write the named reports into `out`; report.json is always among them."""
     wanted = {name.strip() for name in text.split(",") if name.strip()} | {"json"}
     unknown = sorted(wanted - set(_REPORTS))
     if unknown:
         raise UsageError(f"--report: unknown {unknown[0]!r}; known: {', '.join(_REPORTS)}")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for file, _ in _REPORTS.values():
-            (out / file).unlink(missing_ok=True)
-    except OSError as error:
-        raise UsageError(f"--out {out}: {error.strerror or error}") from error
-    return [partial(listener, out / file) for name, (file, listener) in _REPORTS.items() if name in wanted]
+    return [partial(listener, out / REPORTS[name]) for name, listener in _REPORTS.items() if name in wanted]
 
 
 def one_of(what: str, values: Iterable[str]) -> str:

@@ -64,7 +64,7 @@ class Process:
         self.death = _pidfd(self.pid)
         """Readable once the process is dead, whoever else holds its pipes; -1 where the kernel has no pidfd."""
         self.ended = False
-        """The pipe is at its end, or broken."""
+        """The pipe from the worker is at its end."""
         self._inbox = bytearray()
         self._outbox = bytearray()
 
@@ -81,15 +81,15 @@ class Process:
         self.flush()
 
     def flush(self) -> None:
-        """Write as much of the queue as the pipe takes; a broken pipe sets `ended`."""
+        """Write as much of the queue as the pipe takes; a broken pipe takes everything."""
         while self._outbox:
             try:
                 written = os.write(self.to_worker, self._outbox)
             except BlockingIOError:
                 return
             except OSError:
+                # Nobody reads any more. Answers written before may still be in the other pipe, whose end will come.
                 self._outbox.clear()
-                self.ended = True
                 return
             del self._outbox[:written]
 

@@ -71,8 +71,11 @@ class Finding:
     """All failures of one (rule, mode, signature)."""
 
     key: tuple[str, str, str]
-    count: int
     known: Known | None
+    """The entry that expects it or, for a consequence, that expects its cause."""
+    count: int = 0
+    unexpected: int = 0
+    """How many of `count` no entry expects."""
     scenario: Scenario
     """The smallest witness: fewest operations, then fewest tokens."""
     failure: Failure
@@ -130,15 +133,20 @@ class Summary:
     gave_up: str = ""
     """Why the run ended early; "" when it did not."""
 
+    def sort(self) -> None:
+        """Put findings into an order that does not depend on which worker was faster: new before expected, causes
+        before consequences, then by rule, mode and signature."""
+        self.findings.sort(key=lambda finding: (not finding.unexpected, bool(finding.failure.follows), finding.key))
+
     @property
     def new(self) -> list[Finding]:
-        """Findings that no entry expects."""
-        return [finding for finding in self.findings if finding.known is None]
+        """Findings with failures that no entry expects."""
+        return [finding for finding in self.findings if finding.unexpected]
 
     @property
     def expected_findings(self) -> list[Finding]:
-        """Findings that an entry expects."""
-        return [finding for finding in self.findings if finding.known is not None]
+        """Findings that the list expects."""
+        return [finding for finding in self.findings if not finding.unexpected]
 
     @property
     def broken_entries(self) -> list[Check]:

@@ -105,6 +105,23 @@ def _refuse_unknown_fields(raw: Any, value: object, path: str) -> None:
 _ID = re.compile(r"^[0-9a-f]{12}\.json$")
 
 
+REPORTS = {"json": "report.json", "junit": "junit.xml", "html": "report.html"}
+"""File names of the reports in OUT."""
+
+
+def clear_reports(out: Path) -> None:
+    """Remove the reports of the last run, so that a run that dies leaves no older result behind.
+
+    Raises UsageError when the folder cannot be written.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name in REPORTS.values():
+            (out / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out {out}: {error.strerror or error}") from error
+
+
 def clear_failures(folder: Path) -> None:
     """Forget the failures of the last run into this folder; only files that a run writes are touched."""
     if folder.is_dir():

@@ -43,6 +43,8 @@ class Failure(msgspec.Struct, frozen=True):
     observed: TableView | None = None
     where: str = ""
     """Engine line, for an exception."""
+    follows: str = ""
+    """The rule that this request's own state broke earlier in the scenario: this failure is its consequence."""
 
     @property
     def key(self) -> tuple[str, str, str]:

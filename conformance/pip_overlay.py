@@ -18,6 +18,7 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
 FOLLOWERS: dict[str, tuple[str, ...]] = {
     # An engine subclasses its transformers' configurations: another version fails while importing.
@@ -110,8 +111,16 @@ def satisfied(name: str, specifiers: Sequence[str], folder: Path) -> bool:
 
 def installed(name: str, path: list[str] | None = None) -> str | None:
     """The version of `name` in this Python's environment (or on `path`), None when it is not there."""
-    found = metadata.distributions(name=name, **({"path": path} if path is not None else {}))
+    found = metadata.distributions(name=name, path=sys.path if path is None else path)
     return next((d.version for d in found), None)
+
+
+def version_key(text: str) -> Version:
+    """For sorting releases; what is no version comes first."""
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return Version("0.dev0")
 
 
 def pip(requirements: Sequence[str], folder: Path) -> None:

@@ -38,6 +38,8 @@ class ExpectedState:
     media_mask: tuple[bool, ...]
     spans: tuple[tuple[int, int], ...]
     """Half-open token ranges of its media items, in the whole history."""
+    parent_line: Timeline | None
+    """The columns of the turn that it continues."""
     scheduled: bool
     """The scheduler has just admitted it: fill ids are built."""
 
@@ -249,7 +251,8 @@ def _expected_state(state: State, request: Request, scheduled: bool) -> Expected
         start += count
     media = set(MEDIA_IDS.values())
     mask = tuple(token in media for token in request.ids)
-    return ExpectedState(request, line_of(state, request), mask, tuple(spans), scheduled)
+    parent = None if request.parent is None else line_of(state, state.requests[request.parent])
+    return ExpectedState(request, line_of(state, request), mask, tuple(spans), parent, scheduled)
 
 
 def _message(op: ops.Operation, batch: Batch, repeat: bool) -> protocol.Forward:

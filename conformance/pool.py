@@ -10,7 +10,7 @@ import contextlib
 import selectors
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Generic
 
@@ -83,7 +83,7 @@ class Pool(Generic[P]):
         """Workers that are still in use."""
         return len(self._alive())
 
-    def answers(self, plans: Iterable[P]) -> Iterator[tuple[P, protocol.Answer | Unrun]]:
+    def answers(self, plans: Iterable[P]) -> Generator[tuple[P, protocol.Answer | Unrun], None, None]:
         """Run every plan; yield it with its answer, or with why it could not run, in the order of completion.
 
         Plans are pulled as workers get free. Raises GaveUp when no worker is left.

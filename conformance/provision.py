@@ -1,4 +1,4 @@
-"""Engine releases, checkouts and environments as targets, kept under the project's own `.ropecheck/targets/`.
+"""Make engine releases, checkouts and environments targets, under the project's own `.ropecheck/targets/`.
 
 One folder per target, holding `target.json` and, for a release, the overlay of packages that its worker finds before
 those of the common environment. A folder is staged beside the others and renamed when it is complete, so a folder
@@ -13,120 +13,21 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
-from packaging.version import InvalidVersion, Version
 
 from conformance import pip_overlay
 from conformance.pip_overlay import ProvisionError
-from conformance.targets import Target
+from conformance.provisioned import RECORD, Record, folder_of, python_tag, read_record, records, targets_folder
+from conformance.versions import is_version
 
-WORKER = ("-m", "adapters.sglang.worker")
-RELEASE = re.compile(r"sglang==([A-Za-z0-9.!+]+)")
-RECORD = "target.json"
+RELEASE = re.compile(r"sglang==([0-9][A-Za-z0-9.+]*)")
 
 Say = Callable[[str], None]
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provisioned target is: the content of its `target.json`."""
-
-    name: str
-    """"sglang==0.5.14", or "sglang@NAME" for a checkout or an environment."""
-    kind: str
-    """"release", "checkout" or "environment"."""
-    version: str
-    python: str
-    """The Python of an environment; "" for the running one."""
-    tag: str
-    """Python version that the overlay's wheels were chosen for, "3.11"."""
-    paths: tuple[str, ...] = ()
-    """Put first on the worker's path; relative ones lie in the target's own folder."""
-    packages: dict[str, str] = {}
-    """What the overlay holds."""
-    megabytes: float = 0.0
-    seconds: float = 0.0
-
-
-def home() -> Path:
-    """The folder for everything that the suite keeps: `.ropecheck` of the checkout, else of the working directory."""
-    root = Path(__file__).resolve().parents[1]
-    return (root if (root / "pyproject.toml").is_file() else Path.cwd()) / ".ropecheck"
-
-
-def targets_folder() -> Path:
-    """Where the provisioned targets lie, one folder each."""
-    return home() / "targets"
-
-
-def folder_of(name: str) -> Path:
-    """The folder of the target called `name`, whether it is there or not."""
-    return targets_folder() / name.replace("==", "-").replace("@", "-at-")
-
-
-# ---------------------------------------------------------------- what is there
-
-
-def records() -> dict[str, Record]:
-    """The provisioned targets by name, releases first and in version order.
-
-    Raises ProvisionError when a record cannot be read.
-    """
-    found = [read_record(path) for path in sorted(targets_folder().glob(f"*/{RECORD}"))]
-    return {record.name: record for record in sorted(found, key=_order)}
-
-
-def _order(record: Record) -> tuple[bool, Version, str]:
-    return (record.kind != "release", version_key(record.version), record.name)
-
-
-def version_key(version: str) -> Version:
-    """For sorting: the version, or 0 for one that is not a release's."""
-    try:
-        return Version(version)
-    except InvalidVersion:
-        return Version("0")
-
-
-def read_record(path: Path) -> Record:
-    """The record in the file `path`. Raises ProvisionError, naming the file."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Record)
-    except (OSError, msgspec.MsgspecError) as error:
-        raise ProvisionError(f"{path}: {error}; `ropecheck target remove` it and add it again", 2) from error
-
-
-def targets() -> list[Target]:
-    """The provisioned targets as the runner takes them, and the release installed in the running Python."""
-    found = [target_of(record) for record in records().values()]
-    if version := pip_overlay.installed("sglang"):
-        here = Record(name=f"sglang=={version}", kind="release", version=version, python="", tag=_tag())
-        found.append(target_of(here))
-    return found
-
-
-def target_of(record: Record) -> Target:
-    """How the worker of a provisioned target is started."""
-    first = [str(folder_of(record.name) / path) for path in record.paths]
-    # A foreign Python does not have this project installed; the running one might, but from elsewhere.
-    project = str(Path(__file__).resolve().parents[1])
-    path = [*first, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), project]
-    note = {"release": "release", "checkout": "source checkout", "environment": f"Python {record.python}"}
-    return Target(
-        name=record.name,
-        argv=(record.python or sys.executable, *WORKER),
-        env={"PYTHONPATH": os.pathsep.join(dict.fromkeys(path))},
-        devices=("cpu", "cuda"),
-        note=f"SGLang {record.version}, {note.get(record.kind, record.kind)}",
-    )
-
-
-# ---------------------------------------------------------------- adding and removing
 
 
 def add(what: str, *, name: str = "", say: Say = lambda _: None) -> Record:
@@ -172,9 +73,13 @@ def _make(name: str, say: Say, fill: Callable[[Path], Record]) -> Record:
     folder, began = folder_of(name), time.monotonic()
     try:
         with _locked(folder, say):
-            if (folder / RECORD).is_file():
-                say(f"{name} is there already")
-                return read_record(folder / RECORD)
+            if folder.is_dir():
+                record = read_record(folder / RECORD)
+                if record.kind == "environment" or record.tag == python_tag():
+                    say(f"{name} is there already")
+                    return record
+                say(f"{name} was made for Python {record.tag}: making it again for {python_tag()}")
+                shutil.rmtree(folder)
             stage = _staging(folder)
             shutil.rmtree(stage, ignore_errors=True)
             stage.mkdir(parents=True)
@@ -225,13 +130,13 @@ def _release(version: str, stage: Path, say: Say) -> Record:
     name = f"sglang=={version}"
     if pip_overlay.installed("sglang") == version:
         say(f"{name} is installed in this Python: no overlay needed")
-        return Record(name=name, kind="release", version=version, python="", tag=_tag())
+        return Record(name=name, kind="release", version=version, python="", tag=python_tag())
     if pip_overlay.installed("torch") is None:
         raise ProvisionError("this Python has no torch, which every release needs: install the engine's requirements")
     say(f"installing {name} and what must follow its pins")
     packages = pip_overlay.install(name, stage / "site")
     return Record(
-        name=name, kind="release", version=version, python="", tag=_tag(), paths=("site",), packages=packages
+        name=name, kind="release", version=version, python="", tag=python_tag(), paths=("site",), packages=packages
     )
 
 
@@ -249,7 +154,7 @@ def _checkout(name: str, source: Path, stage: Path) -> Record:
     packages = pip_overlay.follow(stage / "site", asked)
     paths = (str(source), "site") if packages else (str(source),)
     return Record(
-        name=name, kind="checkout", version=name, python="", tag=_tag(), paths=paths, packages=packages
+        name=name, kind="checkout", version=name, python="", tag=python_tag(), paths=paths, packages=packages
     )
 
 
@@ -291,11 +196,6 @@ def _label(path: Path) -> str:
 
 
 def _checked_version(text: str) -> str:
-    try:
-        return str(Version(text))
-    except InvalidVersion as error:
-        raise ProvisionError(f"sglang=={text}: not a version number", 2) from error
-
-
-def _tag() -> str:
-    return f"{sys.version_info[0]}.{sys.version_info[1]}"
+    if not is_version(text):
+        raise ProvisionError(f"sglang=={text}: not a version number", 2)
+    return text

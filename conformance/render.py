@@ -26,13 +26,13 @@ def finding_lines(finding: Finding, header: Header) -> list[Text]:
     """The finding: what is broken, how it shows, the tables, and how to see it again."""
     rule, mode, signature = finding.key
     failure, scenario = finding.failure, finding.scenario
-    known = finding.known
+    known = None if finding.unexpected else finding.known
     head = Text("KNOWN " if known else "NEW ", style="yellow" if known else "bold red")
     head.append(f"{rule}  ", "bold").append(f"{mode}: {signature}  ({finding.count} failures)")
     table = f" ({failure.label})" if failure.label else ""
     lines = [
         head,
-        Text(f"  {_short(failure.message)}"),
+        Text(f"  {shorter(failure.message)}"),
         Text(f"  smallest witness: {scenario.name} ({scenario.id}), operation {failure.step}{table}"),
     ]
     first = failure.difference
@@ -46,7 +46,7 @@ def finding_lines(finding: Finding, header: Header) -> list[Text]:
     if failure.where:
         lines.append(Text(f"  at {failure.where}"))
     if known is not None:
-        lines.append(Text(f"  expected by {known.name}: {_short(known.entry.reason)} ({known.entry.link})"))
+        lines.append(Text(f"  expected by {known.name}: {shorter(known.entry.reason)} ({known.entry.link})"))
     lines.append(Text(f"  {replay_command(header, finding.file)}", style="cyan"))
     return lines
 
@@ -56,6 +56,7 @@ def as_text(lines: Iterable[Text]) -> str:
     return "\n".join(line.plain.rstrip() for line in lines)
 
 
-def _short(message: str) -> str:
+def shorter(message: str) -> str:
+    """On one line, and not longer than a screen is happy with."""
     line = " ".join(message.split())
     return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."

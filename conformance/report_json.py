@@ -144,7 +144,7 @@ def _finding(finding: Finding) -> FindingReport:
         mode=mode,
         signature=signature,
         count=finding.count,
-        known=finding.known is not None,
+        known=not finding.unexpected,
         witness=WitnessReport(id=finding.scenario.id, file=finding.file),
         first_difference=None
         if first is None

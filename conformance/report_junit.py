@@ -74,7 +74,7 @@ def _properties(suite: Xml.Element, summary: Summary) -> None:
 def _finding(suite: Xml.Element, finding: Finding, summary: Summary) -> None:
     rule, mode, signature = finding.key
     case = _case(suite, rule, f"{mode}: {signature}")
-    if finding.known is not None:
+    if not finding.unexpected and finding.known is not None:
         entry = finding.known.entry
         Xml.SubElement(case, "skipped", type="expected failure", message=_clean(f"{entry.reason} ({entry.link})"))
         return

@@ -10,12 +10,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from conformance.events import Event, Header, PhaseStarted, RunEnded, RunStarted, ScenarioDone, Summary, Warned
-from conformance.render import finding_lines, replay_command
+from conformance.render import finding_lines, replay_command, shorter
 
 _EVERY = 5.0
 """Seconds between two plain lines."""
 _SHOWN = 20
-"""New findings shown in full; the rest get a line each."""
+"""New findings shown in full; the rest, and consequences of other failures, get two lines each."""
 
 
 class Terminal:
@@ -118,27 +118,23 @@ def header_lines(header: Header) -> list[Text]:
 def summary_lines(summary: Summary, full: bool = False) -> list[Text]:
     """Everything at the end, the most important last."""
     lines: list[Text] = [Text()]
-    lines += [Text(f"warning: {message}", style="yellow") for message in summary.warnings]
-    for finding in summary.findings:
-        if finding.known is not None:
-            if full:
-                lines += finding_lines(finding, summary.header)
-            else:
-                rule, mode, signature = finding.key
-                lines.append(
-                    Text(
-                        f"known: {rule}  {mode}: {signature}  ({finding.count} failures, {finding.known.name}, "
-                        f"{finding.known.entry.link})"
-                    )
-                )
+    lines += [Text(f"warning: {shorter(message)}", style="yellow") for message in summary.warnings]
+    for finding in summary.expected_findings:
+        if full:
+            lines += [Text(), *finding_lines(finding, summary.header)]
+        elif finding.known is not None:
+            rule, mode, signature = finding.key
+            why = f"{finding.known.name}, {finding.known.entry.link}"
+            lines.append(Text(f"known: {rule}  {mode}: {signature}  ({finding.count} failures, {why})"))
     for index, finding in enumerate(summary.new):
         shown = finding_lines(finding, summary.header)
-        lines += [Text(), *(shown if index < _SHOWN else [shown[0], shown[-1]])]
+        short = index >= _SHOWN or (finding.failure.follows and not full)
+        lines += [Text(), *([shown[0], shown[-1]] if short else shown)]
     for scenario, unrun, file in summary.unrun:
         lines += [
             Text(),
             Text("COULD NOT RUN ", style="bold magenta").append(f"{scenario.name} ({scenario.id})", "bold"),
-            Text(f"  {unrun.stage}: {unrun.message}"),
+            Text(f"  {unrun.stage}: {shorter(unrun.message)}"),
             Text(f"  {replay_command(summary.header, file)}", style="cyan"),
         ]
     for check in summary.known:

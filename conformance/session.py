@@ -23,7 +23,7 @@ from conformance.events import (
     Summary,
     Warned,
 )
-from conformance.files import clear_failures
+from conformance.files import clear_failures, clear_reports
 from conformance.notices import after_run, before_run
 from conformance.outcome import Outcome, Unrun
 from conformance.phases import Options, Phase
@@ -162,6 +162,7 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
     """
     entries = known_list.load(settings.known_folder)
     today = settings.today or datetime.date.today()
+    clear_reports(settings.out)
     early: list[str] = []
     with Pool[Plan](
         settings.target,
@@ -212,6 +213,7 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
             after_run(summary, runner.warn)
         if pool.restarts:
             runner.warn(f"{pool.restarts} worker restarts; see worker-N.log in {settings.out}")
+    summary.sort()
     runner.emit(RunEnded(summary))
     if bad_input is not None:
         raise bad_input

@@ -111,15 +111,14 @@ def _one_frame(process: Process, seconds: float) -> bytes | None:
     """The next frame, or None when the worker ends or stays silent for so long."""
     end = time.monotonic() + seconds
     waiting = [fd for fd in (process.from_worker, process.death) if fd >= 0]
-    while time.monotonic() < end and not process.ended:
-        if process.writing:
-            process.flush()
+    while time.monotonic() < end:
+        process.flush()
         ready: list[int] = []
         with contextlib.suppress(InterruptedError):
-            ready = select.select(waiting, [], [], 0.05 if process.writing else min(1.0, seconds))[0]
-        dead = process.death in ready
-        if frames := process.read(all_of_it=dead):
-            return frames[0]
-        if dead:
+            ready = select.select(waiting, [], [], 0.5)[0]
+        process.read(all_of_it=process.death in ready)
+        if (body := process.frame()) is not None:
+            return body
+        if process.ended or process.death in ready:
             return None
     return None

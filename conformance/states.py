@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 MEDIA_FIELDS = ("table", "delta", "items", "offsets", "delta_cache")
 """What belongs to a request's media state."""
 
+STATE_RULES = frozenset({
+    "session.table", "session.delta", "retraction.table", "retraction.refused_attempts", "ownership.parent_unchanged",
+    "ownership.others_unchanged",
+})
+"""Rules on what a request holds: where one is broken, later wrong tables of that request follow from it."""
+
 LAZY_FIELD = "delta_cache"
 """Building a forward may fill it in; that alone is no change of state."""
 
@@ -40,12 +46,14 @@ def judge_states(tally: Tally, check: StateCheck, result: protocol.States, befor
             _refused(tally, check, state, False)
             if state.aborted:
                 continue
+            if check.parent in tally.tainted:
+                tally.taint(req, tally.tainted[check.parent])
         if req in check.subject and expected.request.session is not None and check.kind == "turn":
             _turn(tally, check, expected, state)
         if expected.request.status != "finished":
             _fresh(tally, check, expected, state)
         if req in check.subject and check.kind != "turn":
-            _scheduled(tally, check, expected, state)
+            _scheduled(tally, check, expected, state, earlier.get(req))
 
 
 def _unchanged(tally: Tally, check: StateCheck, old: protocol.RequestState, new: protocol.RequestState) -> None:
@@ -100,11 +108,15 @@ def _fresh(tally: Tally, check: StateCheck, expected: ExpectedState, state: prot
               str(sorted(want)), str(sorted(got)))
 
 
-def _scheduled(tally: Tally, check: StateCheck, expected: ExpectedState, state: protocol.RequestState) -> None:
-    """After the scheduler admitted a request: what the next prefill will read."""
+def _scheduled(
+    tally: Tally, check: StateCheck, expected: ExpectedState, state: protocol.RequestState,
+    old: protocol.RequestState | None,
+) -> None:
+    """After the scheduler considered or admitted a request: what the next prefill will read."""
     if expected.request.status == "retracted":
-        rule = "retraction.table" if expected.scheduled else "retraction.refused_attempts"
-        _table(tally, check, expected, state, rule)
+        _table(tally, check, expected, state, "retraction.table")
+        if old is not None and old.table is not None and state.table is not None:
+            _attempts(tally, check, state.req, decoded(old.table), decoded(state.table))
     if not expected.scheduled or state.fill_ids is None:
         return
     rule = "retraction.same_history" if expected.request.status == "retracted" else "freshness.fill_ids"
@@ -115,6 +127,15 @@ def _scheduled(tally: Tally, check: StateCheck, expected: ExpectedState, state: 
               f"{len(state.fill_ids)} fill ids differ from the padded prompt and outputs ({len(want)})",
               _ids(want), _ids(state.fill_ids))
     _padded(tally, check, expected, state)
+
+
+def _attempts(tally: Tally, check: StateCheck, req: int, was: IntArray, now: IntArray) -> None:
+    tally.check("retraction.refused_attempts")
+    width = min(was.shape[-1], now.shape[-1])
+    if was.ndim != now.ndim or now.shape[-1] < was.shape[-1] or (was[..., :width] != now[..., :width]).any():
+        _fail(tally, check, "retraction.refused_attempts", "columns changed", req, "table",
+              f"the table of request {req} had {was.shape[-1]} columns; considered again, they are not the same",
+              str(was[..., :6].tolist()), str(now[..., :6].tolist()))
 
 
 def _padded(tally: Tally, check: StateCheck, expected: ExpectedState, state: protocol.RequestState) -> None:
@@ -162,8 +183,9 @@ def _table(
 
 
 def _table_signature(expected: ExpectedState, want: IntArray, table: IntArray, column: int) -> str:
-    if column >= expected.line.width and expected.request.outputs == 0:
-        return "columns of dropped tokens"
+    parent = expected.parent_line
+    if parent is not None and (parent.take(np.arange(table.shape[1], dtype=np.int64)) == table).all():
+        return "columns of the parent"
     shift = table[:, column:] - want[:, column:]
     if (shift == shift.flat[0]).all():
         return "shifted by a constant"
@@ -192,9 +214,13 @@ def _fail(
     tally: Tally, check: StateCheck, rule: str, signature: str, req: int, field: str, message: str,
     expected: str, observed: str, column: int | None = None,
 ) -> None:
+    follows = ""
+    if rule in STATE_RULES:
+        follows = tally.tainted.get(req, "")
+        tally.taint(req, rule)
     tally.fail(Failure(
-        rule=rule, mode=check.kind, signature=signature, step=check.op, label="", message=message,
-        difference=Difference(field, column, req, expected, observed),
+        rule=rule, mode=rule.split(".", 1)[0], signature=f"follows from {follows}" if follows else signature, step=check.op, label="",
+        message=message, difference=Difference(field, column, req, expected, observed), follows=follows,
     ))
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.events import MAX_UNRUN, Finding, Header, ScenarioDone, Summary
 from conformance.files import Stored, pretty, write_atomic
-from conformance.known import match
+from conformance.known import Known, match
 from conformance.outcome import Failure, Outcome, Unrun
 from reference.operations import Extend, Mixed, Scenario, Submit, Turn
 
@@ -53,15 +54,13 @@ class Tally:
         """Group the failures; returns how many of them no entry expects."""
         new = 0
         size = size_of(done.scenario)
-        for failure in done.outcome.failures:
+        expected_by = _expected_by(done.outcome.failures, self.summary.header.known)
+        for failure, known in zip(done.outcome.failures, expected_by, strict=True):
             self.summary.rules.setdefault(failure.rule, [0, 0])[1] += 1
             self.summary.modes.setdefault(failure.mode, [0, 0])[1] += 1
             finding = self._findings.get(failure.key)
             if finding is None:
-                known = match(failure, self.summary.header.known)
-                finding = Finding(
-                    key=failure.key, count=0, known=known, scenario=done.scenario, failure=failure, size=size
-                )
+                finding = Finding(key=failure.key, known=known, scenario=done.scenario, failure=failure, size=size)
                 self._findings[failure.key] = finding
                 self.summary.findings.append(finding)
                 self._store(finding, done.outcome)
@@ -69,7 +68,8 @@ class Tally:
                 finding.scenario, finding.failure, finding.size = done.scenario, failure, size
                 self._store(finding, done.outcome)
             finding.count += 1
-            new += finding.known is None
+            finding.unexpected += known is None
+            new += known is None
         return new
 
     def _store(self, finding: Finding, outcome: Outcome) -> None:
@@ -96,6 +96,22 @@ class Tally:
         )
         write_atomic(self._folder / f"{scenario.id}.json", pretty(stored))
         return str(Path("failures") / f"{scenario.id}.json")
+
+
+def _expected_by(failures: Sequence[Failure], entries: Sequence[Known]) -> list[Known | None]:
+    """The entry that expects each failure. A consequence (`follows`) is expected with its causes: with the failures
+    of the rule that it follows, in the same scenario, when each of them is."""
+    own = [match(failure, entries) for failure in failures]
+    found = []
+    for failure, known in zip(failures, own, strict=True):
+        if known is None and failure.follows:
+            causes = [
+                entry for cause, entry in zip(failures, own, strict=True)
+                if cause.rule == failure.follows and not cause.follows
+            ]
+            known = causes[0] if causes and None not in causes else None
+        found.append(known)
+    return found
 
 
 def size_of(scenario: Scenario) -> tuple[int, int, str]:

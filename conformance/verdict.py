@@ -26,6 +26,13 @@ class Tally:
         self.unrun: list[Unrun] = []
         self.modes: dict[str, int] = {}
         self.situations: dict[str, int] = {}
+        self.tainted: dict[int, str] = {}
+        """Requests whose held state was seen to be wrong -> the rule that said so. Wrong tables that such a request
+        is given afterwards are consequences, and say so instead of posing as findings of their own."""
+
+    def taint(self, req: int, rule: str) -> str:
+        """Mark a request's state as wrong; returns the first rule that did."""
+        return self.tainted.setdefault(req, rule)
 
     def check(self, *rules: str) -> None:
         for rule in rules:
@@ -76,10 +83,13 @@ def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> bool:
             tally.not_offered.append(("state", result.reason))
         elif isinstance(result, protocol.Raised):
             step = protocol_tag(plan.job.steps[number])
-            broken = True
             if result.stage != "engine":
+                if broken:
+                    # The engine has already failed to take this request in; the adapter has nothing to go on with.
+                    continue
                 tally.unrun.append(Unrun(stage=result.stage, message=f"{step}: {_line(result)}"))
             else:
+                broken = True
                 tally.check("table.present")
                 tally.fail(Failure(
                     rule="table.present", mode=step, signature=f"raises {result.type}", step=_op_of(plan, number),
@@ -89,11 +99,11 @@ def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> bool:
 
 
 def _raised(tally: Tally, op: int, mode: str, result: protocol.Raised, state: bool, broken: bool) -> None:
-    if result.stage != "engine" or state:
-        tally.unrun.append(Unrun(stage=result.stage, message=f"{mode}: {_line(result)}", step=op))
-        return
     if broken:
         # An earlier step already failed inside the engine: this one ran on a state that no request leads to.
+        return
+    if result.stage != "engine" or state:
+        tally.unrun.append(Unrun(stage=result.stage, message=f"{mode}: {_line(result)}", step=op))
         return
     tally.check("table.present")
     tally.fail(Failure(
@@ -199,12 +209,17 @@ def _cells(
         if (good != bad).any():
             column = int((good != bad).any(axis=0).argmax())
             axis = int((good[:, column] != bad[:, column]).argmax())
-            signature = column_signature(check.expected, span, index, good, bad)
+            req = _request(check.expected, span.request)
+            wrong = (good != bad).any(axis=0)
+            signature = column_signature(check.expected, span, index[wrong], good[:, wrong], bad[:, wrong])
+            follows = tally.tainted.get(req, "")
+            if follows:
+                signature = f"follows from {follows}"
             _fail(tally, check, span.column_rule, signature, label,
                   f"column {span.start + column}: {_tuple(bad[:, column])}, must be {_tuple(good[:, column])}",
-                  Difference(AXES[axis], span.start + column, _request(check.expected, span.request),
+                  Difference(AXES[axis], span.start + column, req,
                              int(good[axis, column]), int(bad[axis, column])),
-                  _view(check.expected, want, positions, rows))
+                  _view(check.expected, want, positions, rows), follows)
 
 
 def _dtype(tally: Tally, check: TableCheck, label: str, name: str, tensor: protocol.Tensor | None, dtype: str) -> bool:
@@ -233,12 +248,12 @@ def _cost(tally: Tally, check: CostCheck, result: protocol.Counted) -> None:
 
 def _fail(
     tally: Tally, check: TableCheck, rule: str, signature: str, label: str, message: str,
-    difference: Difference | None = None, views: tuple[TableView, TableView] | None = None,
+    difference: Difference | None = None, views: tuple[TableView, TableView] | None = None, follows: str = "",
 ) -> None:
     expected, observed = views or (None, None)
     tally.fail(Failure(
         rule=rule, mode=check.expected.batch.mode, signature=signature, step=check.op, label=label, message=message,
-        difference=difference, expected=expected, observed=observed,
+        difference=difference, expected=expected, observed=observed, follows=follows,
     ))
 
 

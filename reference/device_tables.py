@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from spec.families.declaration import GridFamily, MediaFamily, frame_times
+from spec.families.declaration import ROUNDING, GridFamily, MediaFamily, frame_times
 from spec.history import History, run_length
 
 
@@ -47,7 +47,7 @@ def table_on_device(family: MediaFamily, history: History, device: torch.device)
     seconds, rate = packed[which][:, 4:6].unbind(1)
     place = torch.arange(offset, device=device) - at
     text = line == 0
-    time = torch.floor((place // frame).to(torch.float64) * seconds * rate).to(torch.int64)
+    time = torch.floor((place // frame).to(torch.float64) * seconds * rate + ROUNDING).to(torch.int64)
     inside = place % frame
     width = torch.clamp(line, min=1)
     table = torch.stack((time, torch.where(text, place, inside // width), torch.where(text, place, inside % width)))

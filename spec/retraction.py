@@ -26,9 +26,6 @@ def table(family: Family, prompt: History, outputs: int) -> tuple[Column, ...]:
 
 @rule("retraction.refused_attempts", source=SCHEDULING)
 def after_attempts(table_then: tuple[Column, ...], attempts: int) -> tuple[Column, ...]:
-    """Being considered and refused by the scheduler, any number of times, must not change the request's table.
-
-    Nor may a second retraction: the table never grows past prompt and outputs.
-    """
+    """Being considered by the scheduler once more, after any number of refusals, must not change a column it had."""
     del attempts
     return table_then

@@ -3,7 +3,8 @@
 | spec field | adapter field | engine field |
 | --- | --- | --- |
 | seq_len | Forward.seq_lens | `ScheduleBatch.seq_lens`, `.seq_lens_cpu` (int64) |
-| prefix_len, extend_len | Forward.prefix_lens, .extend_lens | `.prefix_lens`, `.extend_lens`; `Req.prefix_len`, `.extend_end` |
+| prefix_len, extend_len | Forward.prefix_lens, .extend_lens | `ScheduleBatch` and `Req`: the same names |
+| end of a window | Forward.seq_lens | `Req.extend_end` |
 | table, delta | - | `.multimodal_inputs[i]`, the request's own object |
 | block offset, size | Forward.block_offsets, .block_size | `Req.dllm_block_offset`, `DllmConfig.block_size` |
 
@@ -21,6 +22,7 @@ from typing import Any
 import torch
 
 from adapters.protocol import Forward
+from adapters.sglang.capabilities import filled
 from adapters.sglang.stand_ins import HIDDEN, VOCABULARY, StandIn, runner
 from adapters.sglang.state import JobState
 
@@ -41,14 +43,22 @@ _MODEL_CONFIG = StandIn(vocab_size=VOCABULARY, is_matryoshka=False)
 ALLOCATOR = StandIn(page_size=1)
 
 
-@lru_cache(maxsize=512)
+_ZEROS: dict[tuple[int, Any, str], Any] = {}
+
+
 def zeros(count: int, dtype: Any, device: str) -> Any:
-    """A shared tensor of zeros that the engine only reads."""
-    return torch.zeros(count, dtype=dtype, device=device)
+    """A shared tensor of zeros that the engine only reads; one that was written to is never handed out again."""
+    key = (count, dtype, device)
+    tensor = _ZEROS.get(key)
+    if tensor is None or tensor._version:
+        if len(_ZEROS) > 1000:
+            _ZEROS.clear()
+        tensor = _ZEROS[key] = torch.zeros(count, dtype=dtype, device=device)
+    return tensor
 
 
 @lru_cache(maxsize=16)
-def token_pool(width: int, device: str) -> StandIn:
+def token_pool(width: int, device: str) -> Any:
     """A token pool with one row of at least `width` slots; every request points at row 0."""
     size = 4096
     while size < width:
@@ -57,12 +67,12 @@ def token_pool(width: int, device: str) -> StandIn:
 
 
 @lru_cache(maxsize=16)
-def shared_runner(device: str, algorithm: Any, mrope: bool, draft: bool) -> StandIn:
+def shared_runner(device: str, algorithm: Any, mrope: bool, draft: bool) -> Any:
     """Runner stand-ins hold no state of a job, so one of each kind serves all."""
     return runner(device, algorithm, mrope=mrope, draft=draft)
 
 
-def runner_for(state: JobState, mode: str, device: str | None = None) -> StandIn:
+def runner_for(state: JobState, mode: str, device: str | None = None) -> Any:
     """The runner that runs this mode: the draft model's for drafting, one without M-RoPE for diffusion models."""
     draft = mode in ("draft_decode", "draft_extend_v2")
     algorithm = state.engine.SpeculativeAlgorithm.EAGLE
@@ -112,17 +122,36 @@ def set_windows(state: JobState, forward: Forward, batch: Any) -> None:
     batch.extend_num_tokens = sum(forward.extend_lens)
     batch.extend_logprob_start_lens = [0] * len(batch.reqs)
     prefilling = len(batch.reqs) - forward.decoding
-    for req, prefix, end in zip(
-        batch.reqs[:prefilling], forward.prefix_lens, forward.seq_lens, strict=False
-    ):
-        req.prefix_len = prefix
-        req.extend_end = end
-        req.is_retracted = False
+    windows = zip(forward.prefix_lens, forward.extend_lens, forward.seq_lens, strict=True)
+    for row, (req, window) in enumerate(zip(batch.reqs, windows, strict=True)):
+        if row >= prefilling:
+            state.meter.call(refresh_fill_ids, req)
+        elif hasattr(req, "prefix_len"):
+            req.prefix_len = window[0]
+        set_window(req, *window)
+        if row < prefilling:
+            req.is_retracted = False
     if forward.decoding:
         batch.decoding_reqs = batch.reqs[prefilling:]
-        for req, end in zip(batch.decoding_reqs, forward.seq_lens[prefilling:], strict=True):
-            state.meter.call(req.refresh_fill_ids)
-            req.extend_end = end
+
+
+def set_window(req: Any, prefix: int, length: int, end: int) -> None:
+    """Tell the request its window, by whichever field this release keeps it in."""
+    if hasattr(req, "extend_end"):
+        req.extend_end = end
+    elif hasattr(req, "set_extend_range"):
+        req.set_extend_range(prefix, end)
+    else:
+        req.set_extend_input_len(length)
+
+
+def refresh_fill_ids(req: Any) -> None:
+    """What `mix_with_running` does to a decoding request's fill ids, in each release's own way."""
+    refresh = getattr(req, "refresh_fill_ids", None) or getattr(req, "_refresh_fill_ids", None)
+    if refresh is not None:
+        refresh()
+    else:
+        req.fill_ids = req.origin_input_ids + req.output_ids
 
 
 def dllm_config(state: JobState, block_size: int) -> Any:
@@ -149,7 +178,8 @@ def token_count(forward: Forward) -> int:
 def draft_input(state: JobState, forward: Forward, device: str) -> Any:
     """A draft input as a verify leaves it, without positions: scores, drafted tokens and hidden states of zeros."""
     rows, topk = len(forward.reqs), forward.topk
-    return state.engine.EagleDraftInput(
+    return filled(
+        state.engine.EagleDraftInput,
         topk_p=zeros(rows * topk, torch.float32, device).view(rows, topk),
         topk_index=zeros(rows * topk, torch.int64, device).view(rows, topk),
         hidden_states=zeros(rows * HIDDEN, torch.float32, device).view(rows, HIDDEN),
@@ -165,6 +195,8 @@ def init_new(state: JobState, batch: Any, model_runner: Any) -> Any:
         extra["capture_hidden_mode"] = engine.CaptureHiddenMode.NULL
     if "return_hidden_states_before_norm" in engine.init_new_takes:
         extra["return_hidden_states_before_norm"] = False
+    if not engine.batch_is_schedule_batch:
+        batch = state.meter.call(batch.get_model_worker_batch)
     result = state.meter.call(engine.ForwardBatch.init_new, batch, model_runner, **extra)
     state.meter.forwards += 1
     return result
@@ -185,7 +217,7 @@ class Snapshot:
         self.inputs = batch.multimodal_inputs
         self.media = [media_stamp(inputs) for inputs in self.inputs]
         self.reqs = batch.reqs
-        self.members = list(batch.reqs)
+        self.members = list(map(id, batch.reqs))
 
     def changes(self) -> tuple[str, ...]:
         """Names of the inputs that are no longer what they were."""
@@ -195,13 +227,9 @@ class Snapshot:
         host = batch.seq_lens_cpu
         if host is not self.seq_lens_cpu or (host is not None and host._version != self.seq_lens_cpu_version):
             changed.append("seq_lens_cpu")
-        if batch.multimodal_inputs is not self.inputs or self.media != [
-            media_stamp(inputs) for inputs in self.inputs
-        ]:
+        if batch.multimodal_inputs is not self.inputs or self.media != [media_stamp(inputs) for inputs in self.inputs]:
             changed.append("multimodal_inputs")
-        if batch.reqs is not self.reqs or len(batch.reqs) != len(self.members):
-            changed.append("reqs")
-        elif any(now is not then for now, then in zip(batch.reqs, self.members, strict=True)):
+        if batch.reqs is not self.reqs or list(map(id, batch.reqs)) != self.members:
             changed.append("reqs")
         return tuple(changed)
 

@@ -62,7 +62,7 @@ def load(device: str) -> Any:
 def publish_configuration() -> None:
     """Publish default server arguments the way this release does; each way is tried by its presence."""
     context_module = optional("sglang.srt.runtime_context")
-    context = context_module.get_context() if hasattr(context_module, "get_context") else None
+    context: Any = context_module.get_context() if hasattr(context_module, "get_context") else None
     if hasattr(context, "override_server_args"):
         context.override_server_args().install()
         parallel = context_module.get_parallel()
@@ -71,7 +71,7 @@ def publish_configuration() -> None:
             override.__enter__()
             _KEPT.append(override)  # a collected override would restore what it overrode
         return
-    server_args = importlib.import_module("sglang.srt.server_args")
+    server_args: Any = importlib.import_module("sglang.srt.server_args")
     default = default_server_args(server_args.ServerArgs)
     if hasattr(server_args, "set_global_server_args_for_scheduler"):
         server_args.set_global_server_args_for_scheduler(default)
@@ -108,4 +108,4 @@ def release_standard_input() -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    sys.stdin = open(0, closefd=False)  # noqa: PTH123, SIM115 - file descriptor, not a path
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - stays open

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterable
 from typing import Any
 
 COVERED = {
@@ -91,15 +92,15 @@ PLACES: dict[str, tuple[str, ...]] = {
     "RaggedVerifyLayout": (_SRT + "speculative.ragged_verify:RaggedVerifyLayout",),
     "BuildRaggedVerifyWindow": (_KERNEL + "dspark.dspark_verify_window:BuildRaggedVerifyWindow",),
     "DFlashVerifyInput": (_SRT + "speculative.dflash_info:DFlashVerifyInput",),
-    "TargetVerifyExecutor": (
-        _SRT + "speculative.dspark_components.dspark_verify:TargetVerifyExecutor",
-    ),
+    "TargetVerifyExecutor": (_SRT + "speculative.dspark_components.dspark_verify:TargetVerifyExecutor",),
     "DllmConfig": (_SRT + "dllm.config:DllmConfig",),
-    "build_decode_registry": (
-        _SRT + "model_executor.cuda_graph_buffer_registry:build_decode_registry",
-    ),
+    "build_decode_registry": (_SRT + "model_executor.cuda_graph_buffer_registry:build_decode_registry",),
 }
 """Name in the adapter -> where releases keep it, newest first."""
+
+
+FLAGS = ("batch_is_schedule_batch", "tokens_are_arrays", "prefix_len_is_field", "fused_draft", "delta_cache")
+"""Boolean attributes of `Engine` that `Hello.capabilities` reports."""
 
 
 class Engine:
@@ -118,15 +119,14 @@ class Engine:
         self.create_req_takes = parameters(getattr(self.Session, "create_req", None))
         self.session_takes = parameters(getattr(self.Session, "__init__", None))
         self.req_takes = parameters(self.Req.__init__)
-        self.batch_is_schedule_batch = "ModelWorkerBatch" not in str(
-            self.init_new_takes.get("batch", "")
-        )
+        self.batch_is_schedule_batch = not hasattr(self.ScheduleBatch, "get_model_worker_batch")
+        self.tokens_are_arrays = "array" in self.req_takes["origin_input_ids"]
         self.prefix_len_is_field = "prefix_indices" not in inspect.getsource(self.Req.__init__)
         self.fused_draft = "positions" in parameters(self.assign_draft_cache_locs)
         self.delta_cache = hasattr(self.MultimodalInputs, "mrope_position_delta_repeated_cache")
         for member in self.modes:
             self.found[f"ForwardMode.{member}"] = "member"
-        for flag in ("batch_is_schedule_batch", "prefix_len_is_field", "fused_draft", "delta_cache"):
+        for flag in FLAGS:
             self.found[flag] = "yes" if getattr(self, flag) else ""
         self.found["streaming_sessions"] = "yes" if "streaming" in self.session_takes else ""
         self.found["init_new"] = ", ".join(self.init_new_takes)
@@ -148,6 +148,10 @@ class Engine:
         """The ForwardMode member, or None when this release lacks it."""
         return getattr(self.ForwardMode, member, None)
 
+    def tokens(self, ids: Iterable[int]) -> Any:
+        """Token ids in the container that this release's requests use: array("q"), or a list up to 0.5.12."""
+        return array("q", ids) if self.tokens_are_arrays else list(ids)
+
     def lacks(self, *names: str) -> str | None:
         """A reason when one of these names is absent from this release, else None."""
         missing = [name for name in names if not self.found.get(name)]
@@ -162,6 +166,25 @@ def find(place: str) -> Any:
         return getattr(importlib.import_module(module), name, None)
     except (ImportError, OSError):
         return None
+
+
+def filled(cls: Any, **known: Any) -> Any:
+    """An object of the class; arguments that it does not take are dropped, required ones that we do not know are None.
+
+    Releases rename and move fields that no table depends on ("retrive_index").
+    """
+    signature = inspect.signature(cls)
+    arguments = {name: value for name, value in known.items() if name in signature.parameters}
+    for name, parameter in signature.parameters.items():
+        if name not in arguments and parameter.default is inspect.Parameter.empty:
+            arguments[name] = None
+    return cls(**arguments)
+
+
+def taken(function: Callable[..., Any], **known: Any) -> dict[str, Any]:
+    """The keyword arguments among `known` that this release's function takes."""
+    accepted = inspect.signature(function).parameters
+    return {name: value for name, value in known.items() if name in accepted}
 
 
 def parameters(function: Callable[..., Any] | None) -> dict[str, str]:

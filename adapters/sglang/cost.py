@@ -17,6 +17,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import msgspec
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -41,7 +42,7 @@ def cost(state: JobState, step: Cost) -> Counted:
     batch = batches.schedule_batch(state, forward, device="meta")
     batch.spec_info = forwards.spec_info(state, with_positions(forward), batch)
     runner = batches.runner_for(state, forward.mode, device="meta")
-    module = sys.modules[state.engine.ForwardBatch.__module__]
+    module: Any = sys.modules[state.engine.ForwardBatch.__module__]
     original = module.compute_position
     lines: list[str] = []
     module.compute_position = meta_positions
@@ -57,8 +58,6 @@ def with_positions(forward: Forward) -> Forward:
     """The forward as the direct path wants it: some positions, whose values a meta tensor drops."""
     if forward.positions or forward.mode not in ("target_verify", "draft_decode"):
         return forward
-    import msgspec
-
     return msgspec.structs.replace(forward, positions=(0,) * batches.token_count(forward))
 
 

@@ -18,6 +18,7 @@ import torch
 
 from adapters.protocol import Forward, Table, Tables
 from adapters.sglang import batches, kernels, requests, speculation
+from adapters.sglang.capabilities import filled
 from adapters.sglang.padding import padded
 from adapters.sglang.state import Absent, JobState
 from adapters.sglang.wire import pack, table
@@ -55,9 +56,11 @@ def direct(state: JobState, forward: Forward) -> Tables:
     runner = batches.runner_for(state, forward.mode)
     snapshot = batches.Snapshot(batch)
     tables: list[Table] = []
+    batch.spec_info = spec_info(state, forward, batch)
     for again in ("", "again") if forward.repeat else ("",):
-        batch.spec_info = spec_info(state, forward, batch)  # anew: a draft loop advances its positions in place
         made = batches.init_new(state, batch, runner)
+        if forward.mode == "idle" and made.mrope_positions is None:
+            raise Absent("this release builds no three-row table for an idle batch")
         tables += read(state, forward, made, again, runner)
     return Tables(tuple(tables), snapshot.changes())
 
@@ -74,24 +77,20 @@ def by_caller(state: JobState, forward: Forward) -> Tables:
         snapshot = batches.Snapshot(batch)
         made = prepare(state, forward, batch)
         tables += read(state, forward, made, again, runner)
+        if forward.mode == "draft_decode" and not again:
+            tables[0:1] = speculation.draft_loop(state, forward, made)
         changed = changed or snapshot.changes()
     return Tables(tuple(tables), changed, tuple(dict.fromkeys(kernels.ran)))
 
 
 def read(state: JobState, forward: Forward, made: Any, again: str, runner: Any) -> list[Table]:
-    """The tables of a built batch: of each forward of the draft loop, or of the batch, and of the wider buffer."""
-    padding = forward.padding
-    wider: list[Table] = []
-    if forward.mode == "draft_decode" and forward.num_steps:
-        if padding is not None and not again:
-            if padding.kind != "graph":
-                raise ValueError("a draft loop can be padded to a graph's size only")
-            wider.append(padded(state, padding, made, runner))
-        return [*speculation.draft_loop(state, forward, made, again), *wider]
+    """The tables of a built batch: its own, those of the later forwards of a draft loop, and of the wider buffer."""
     tables = [table(again, made)]
-    if padding is not None and not again:
-        wider.append(padded(state, padding, made, runner))
-    return tables + wider
+    if again:
+        return tables
+    if forward.padding is not None:
+        tables.append(padded(state, forward.padding, made, runner))
+    return tables
 
 
 def kernel(state: JobState, forward: Forward) -> Tables:
@@ -110,7 +109,8 @@ def spec_info(state: JobState, forward: Forward, batch: Any) -> Any:
     engine = state.engine
     if forward.mode == "draft_extend_v2":
         set_draft_extend_windows(forward, batch)
-        return engine.EagleDraftExtendInput(num_tokens_per_req=forward.num_draft_tokens)
+        kind = engine.EagleDraftExtendInput or engine.EagleDraftInput
+        return filled(kind, num_tokens_per_req=forward.num_draft_tokens)
     if forward.mode not in ("target_verify", "draft_decode"):
         return None
     positions = torch.tensor(forward.positions, dtype=torch.int64, device=batch.device)
@@ -119,20 +119,14 @@ def spec_info(state: JobState, forward: Forward, batch: Any) -> Any:
         info.num_tokens_per_req = forward.topk
         info.positions = positions
         return info
-    return engine.EagleVerifyInput(
+    return filled(
+        engine.EagleVerifyInput,
         draft_token=batch.input_ids,
-        custom_mask=None,
         positions=positions,
-        retrieve_index=None,
-        retrieve_next_token=None,
-        retrieve_next_sibling=None,
-        retrieve_cum_len=None,
         spec_steps=forward.num_steps,
         topk=forward.topk,
         draft_token_num=forward.num_draft_tokens,
         capture_hidden_mode=engine.CaptureHiddenMode.FULL,
-        seq_lens_sum=None,
-        seq_lens_cpu=None,
     )
 
 

@@ -47,8 +47,11 @@ HANDLERS: dict[type, Callable[[JobState, Any], Any]] = {
 _DONE = protocol.Done()
 
 
-def answer(engine: Engine, job: protocol.Job) -> protocol.Answer:
-    """Run a job from nothing to its answer. Never raises for what a step does."""
+def answer(engine: Engine, job: protocol.Job, device: str = "cpu") -> protocol.Answer:
+    """Run a job from nothing to its answer. Never raises for what a step does. device: the worker's own."""
+    if job.device not in ("cpu", device):
+        refused = protocol.NotOffered(f"this worker was started for {device}, the job wants {job.device}")
+        return protocol.Answer(job.id, (refused,) * len(job.steps), 0, 0)
     state = JobState(engine, job)
     results = tuple(result(state, step) for step in job.steps)
     return protocol.Answer(job.id, results, state.meter.ns, state.meter.forwards)

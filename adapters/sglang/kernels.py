@@ -11,7 +11,6 @@ KV slot lookups that return nothing there return zeros; a draft's slot lookup th
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +26,7 @@ FAKED = (
 )
 
 COMMON = "sglang.srt.speculative.eagle_worker_common"
+TREES = ("sglang.kernels.ops.speculative.spec_tree", "sglang.srt.speculative.eagle_utils")
 WATCHED = (
     "build_chain_tree",
     "prepare_draft_extend_layout",
@@ -59,9 +59,10 @@ def install(device: str) -> None:
             setattr(common, name, watched(function, skip_plain=device == "cpu" and name.startswith("assign")))
     if device != "cpu":
         return
-    tree = optional("sglang.kernels.ops.speculative.spec_tree")
-    if tree is not None:
-        tree._is_xpu = True
+    for name in TREES:
+        tree = optional(name)
+        if hasattr(tree, "sgl_build_tree_kernel_triton"):
+            tree._is_xpu = True
     for module in ("cache_locs", "dspark.dspark_verify_window"):
         holder = optional(f"sglang.kernels.ops.speculative.{module}")
         if hasattr(holder, "assign_extend_cache_locs_func"):
@@ -93,7 +94,7 @@ def hollow(cls: type, **attributes: Any) -> Any:
     """An object of an engine class made without its constructor, which would load a model. Attribute by attribute;
     a missing one is the suite's fault and is reported so."""
     empty = type(cls.__name__, (cls,), {"ropecheck_stand_in": True, "__module__": cls.__module__})
-    thing = object.__new__(empty)
+    thing: Any = object.__new__(empty)
     for name, value in attributes.items():
         object.__setattr__(thing, name, value)
     return thing
@@ -102,8 +103,3 @@ def hollow(cls: type, **attributes: Any) -> Any:
 def qualified(function: Callable[..., Any]) -> str:
     """module.name of an engine function."""
     return f"{function.__module__}.{function.__qualname__}"
-
-
-def module_of(function: Any) -> Any:
-    """The module that an engine function lives in."""
-    return importlib.import_module(function.__module__)

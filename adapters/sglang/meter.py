@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from adapters.protocol import Raised
-from adapters.sglang.stand_ins import is_stand_in
+from adapters.sglang.stand_ins import is_stand_in, is_wrong_call
 
 ENGINE_PACKAGES = ("/sglang/srt/", "/sglang/kernels/", "/sglang/jit_kernel/")
 ADAPTER = "/adapters/sglang/"
@@ -67,6 +67,7 @@ def raised(error: BaseException) -> Raised:
             stage = "engine"
         elif ADAPTER in frame.filename:
             stage = "adapter"
-    if isinstance(error, AttributeError) and is_stand_in(error.obj):
+    missing = isinstance(error, AttributeError) and is_stand_in(error.obj)
+    if missing or is_wrong_call(error):
         stage = "adapter"
     return Raised(stage, type(error).__name__, str(error)[:2000], where)

@@ -16,7 +16,6 @@ Faked: the processor (its output is the job's Media; items carry a hash instead 
 
 from __future__ import annotations
 
-from array import array
 from typing import Any
 
 import torch
@@ -33,6 +32,7 @@ from adapters.protocol import (
     States,
     Submit,
 )
+from adapters.sglang.capabilities import filled
 from adapters.sglang.stand_ins import VOCABULARY
 from adapters.sglang.state import Absent, JobState
 from adapters.sglang.wire import pack, unpack
@@ -40,6 +40,7 @@ from adapters.sglang.wire import pack, unpack
 FAKED = (
     "multimodal processor: its output is the job's table, delta and items; an item has a hash and no pixels",
     "RadixCache.create_simulated(): a prefix cache without memory behind it",
+    "media spans of a session turn are shifted by the adapter where the release has no adjust_mm_offsets",
 )
 
 IMAGE_TOKEN, VIDEO_TOKEN, AUDIO_TOKEN = 501, 502, 503
@@ -49,7 +50,7 @@ IMAGE_TOKEN, VIDEO_TOKEN, AUDIO_TOKEN = 501, 502, 503
 def submit(state: JobState, step: Submit) -> None:
     """A plain request arrives."""
     engine = state.engine
-    ids = array("q", step.ids)
+    ids = engine.tokens(step.ids)
     params = state.meter.call(engine.SamplingParams, max_new_tokens=step.max_new_tokens)
     req = state.meter.call(engine.Req, rid(step.req), "", ids, params, vocab_size=VOCABULARY)
     state.reqs[step.req] = req
@@ -57,16 +58,24 @@ def submit(state: JobState, step: Submit) -> None:
         attach_media(state, req, step.media, recv_ids=ids)
 
 
-def attach_media(state: JobState, req: Any, media: Media, recv_ids: array[int]) -> None:
+def attach_media(state: JobState, req: Any, media: Media, recv_ids: Any) -> None:
     """What the scheduler does with a request's multimodal inputs, in its order. recv_ids: this turn's own tokens."""
     engine = state.engine
     inputs = multimodal_inputs(state, media)
-    if engine.SessionController is not None and hasattr(engine.SessionController, "adjust_mm_offsets"):
+    if hasattr(engine.SessionController, "adjust_mm_offsets"):
         received = state.meter.call(received_input, state, req.rid, recv_ids, req.sampling_params, None)
         state.meter.call(engine.SessionController.adjust_mm_offsets, received, req, inputs)
+    else:
+        shift_spans(inputs, len(req.origin_input_ids) - len(recv_ids))
     padded = state.meter.call(engine.PaddingPattern().pad_input_tokens, req.origin_input_ids, inputs)
-    req.origin_input_ids = padded[:]
+    req.origin_input_ids = engine.tokens(padded)
     state.meter.call(req.extend_image_inputs, inputs)
+
+
+def shift_spans(inputs: Any, before: int) -> None:
+    """Where releases before 0.5.11 do it inside a scheduler method: media spans count from the history's start."""
+    for item in inputs.mm_items:
+        item.offsets = [(start + before, last + before) for start, last in item.offsets]
 
 
 def multimodal_inputs(state: JobState, media: Media) -> Any:
@@ -78,9 +87,7 @@ def multimodal_inputs(state: JobState, media: Media) -> Any:
         modality = getattr(engine.Modality, item.kind.upper())
         # The engine's offsets name the last token, the protocol's the one after it.
         offsets = [(item.start, item.stop - 1)]
-        items.append(
-            state.meter.call(engine.MultimodalDataItem, modality=modality, hash=state.items, offsets=offsets)
-        )
+        items.append(state.meter.call(engine.MultimodalDataItem, modality=modality, hash=state.items, offsets=offsets))
     fields = {
         "mm_items": items,
         "im_token_id": IMAGE_TOKEN,
@@ -95,9 +102,10 @@ def multimodal_inputs(state: JobState, media: Media) -> Any:
     return state.meter.call(engine.MultimodalInputs.from_processor_output, output)
 
 
-def received_input(state: JobState, name: str, ids: array[int], params: Any, session: Any) -> Any:
+def received_input(state: JobState, name: str, ids: Any, params: Any, session: Any) -> Any:
     """The tokenised request as it reaches the scheduler. session: SessionParams or None."""
-    return state.engine.TokenizedGenerateReqInput(
+    return filled(
+        state.engine.TokenizedGenerateReqInput,
         rid=name,
         input_text=None,
         input_ids=ids,

@@ -11,7 +11,6 @@ Faked: the tokenizer (None: there is no text to strip a first token from).
 
 from __future__ import annotations
 
-from array import array
 from typing import Any
 
 from adapters.protocol import Open, Turn
@@ -54,7 +53,7 @@ def turn(state: JobState, step: Turn) -> None:
         drop_previous_output=step.drop_previous_output,
     )
     sampling = state.meter.call(engine.SamplingParams, max_new_tokens=step.max_new_tokens)
-    ids = array("q", step.ids)
+    ids = engine.tokens(step.ids)
     received = state.meter.call(received_input, state, rid(step.req), ids, sampling, params)
     req = state.meter.call(session.create_req, received, *create_arguments(state))
     state.reqs[step.req] = req

@@ -22,6 +22,7 @@ import torch
 
 from adapters.protocol import Forward, Table
 from adapters.sglang import batches, kernels, trees
+from adapters.sglang.capabilities import taken
 from adapters.sglang.stand_ins import HIDDEN, VOCABULARY, AttentionBackend, StandIn
 from adapters.sglang.state import Absent, JobState
 from adapters.sglang.wire import table
@@ -66,14 +67,14 @@ def draft_decode(state: JobState, forward: Forward, batch: Any) -> Any:
     return result[0]
 
 
-def draft_loop(state: JobState, forward: Forward, batch: Any, prefix: str) -> list[Table]:
-    """The engine's own draft loop over a prepared batch. One table per draft forward; labels start with `prefix`."""
+def draft_loop(state: JobState, forward: Forward, batch: Any) -> list[Table]:
+    """The engine's own draft loop over a prepared batch: one table per draft forward, "" and "step 1" and so on."""
     recorded: list[Table] = []
 
     def record(forward_batch: Any, *_: Any, **__: Any) -> Any:
         start = perf_counter_ns()
         label = f"step {len(recorded)}" if recorded else ""
-        recorded.append(table(" ".join((prefix, label)).strip(), forward_batch))
+        recorded.append(table(label, forward_batch))
         output = draft_output(forward_batch.positions.shape[0], state.device)
         state.meter.ns -= perf_counter_ns() - start  # called from inside the engine: not the engine's time
         return output
@@ -101,7 +102,7 @@ def draft_output(rows: int, device: str) -> StandIn:
 
 
 @lru_cache(maxsize=64)
-def draft_worker(cls: type, topk: int, num_steps: int, device: str, runner: StandIn) -> Any:
+def draft_worker(cls: type, topk: int, num_steps: int, device: str, runner: Any) -> Any:
     """The engine's draft worker with the attributes that its loop reads."""
     chain = torch.arange(-1, num_steps - 1, dtype=torch.int64, device=device).repeat(64, 1)
     scores = torch.arange(num_steps, dtype=torch.int64, device=device).repeat(64, 1)
@@ -150,9 +151,7 @@ def target_verify(state: JobState, forward: Forward, batch: Any) -> Any:
         device=device,
     )
     batch.spec_info = verify_input
-    result = state.meter.call(
-        engine.eagle_prepare_for_verify, verify_input, batch.req_to_token_pool, batch, worker
-    )
+    result = state.meter.call(engine.eagle_prepare_for_verify, verify_input, batch.req_to_token_pool, batch, worker)
     state.meter.forwards += 1
     return result[0]
 
@@ -197,11 +196,14 @@ def ragged_verify(state: JobState, forward: Forward, batch: Any) -> Any:
     )
     state.meter.call(
         executor._run_ragged,
-        batch=batch,
-        layout=layout,
-        ragged_window=window,
-        sampling_info=None,
-        kv_loc_plan=None,
+        **taken(
+            executor._run_ragged,
+            batch=batch,
+            layout=layout,
+            ragged_window=window,
+            sampling_info=None,
+            kv_loc_plan=None,
+        ),
     )
     state.meter.forwards += 1
     kernels.ran.extend(

@@ -3,8 +3,8 @@ speculative preparation read. Every unknown name raises AttributeError, so a new
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| "where the runner's model is M-RoPE" | `Runner.model_config.model_is_mrope` | `model_runner.model_config.model_is_mrope` |
-| Job.device | `Runner.device` | `model_runner.device` |
+| the runner's model is M-RoPE | `runner(mrope=)` | `model_runner.model_config.model_is_mrope` |
+| Job.device | `runner(device)` | `model_runner.device` |
 
 Faked: the model runner (target and draft), its attention backend, its KV index translator, the token pools, the draft
 worker's attributes (its `draft_forward` is the engine's own). Listed one by one in `FAKED`.
@@ -12,7 +12,6 @@ worker's attributes (its `draft_forward` is the engine's own). Listed one by one
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 FAKED = (
@@ -32,19 +31,27 @@ HIDDEN = 4
 """Width of hidden states that nothing reads."""
 
 
-class StandIn(SimpleNamespace):
+class StandIn:
     """A bag of attributes; any other name raises AttributeError, which the worker reports as its own fault."""
 
     ropecheck_stand_in = True
-    __hash__ = object.__hash__  # one is part of a cache key
 
-    def __eq__(self, other: object) -> bool:
-        return self is other
+    def __init__(self, **attributes: Any) -> None:
+        self.__dict__.update(attributes)
 
 
 def is_stand_in(thing: object) -> bool:
     """Whether an object belongs to the suite rather than to the engine."""
     return bool(getattr(type(thing), "ropecheck_stand_in", False))
+
+
+_CALLED = ("Plan.", "Translator.", "AttentionBackend.", "draft_loop.", "ragged_verify.", "no_slots(", "meta_positions(")
+"""How Python names the suite's functions that the engine calls."""
+
+
+def is_wrong_call(error: BaseException) -> bool:
+    """Whether the engine called one of the suite's functions with arguments that it does not take."""
+    return isinstance(error, TypeError) and str(error).startswith(_CALLED)
 
 
 class Plan:
@@ -89,14 +96,25 @@ class AttentionBackend:
     get_cpu_graph_seq_len_fill_value = get_cuda_graph_seq_len_fill_value
 
 
-def runner(device: str, algorithm: Any, *, mrope: bool = True, draft: bool = False) -> StandIn:
+def runner(device: str, algorithm: Any, *, mrope: bool = True, draft: bool = False) -> Any:
     """A model runner. device: torch device name; mrope: whether its model has three-row positions."""
+    # Releases before 0.5.22 choose the 1-D kernel by this name alone; interpreted Triton is a hundred times slower.
+    backend = "torch_native" if device == "cpu" else "triton"
     return StandIn(
         device=device,
         is_draft_worker=draft,
         lora_manager=None,
         ngram_embedding_manager=StandIn(enabled=False),
-        prefill_attention_backend_str="triton",
+        prefill_attention_backend_str=backend,
+        server_args=StandIn(attention_backend=backend, enable_lora=False, enable_lora_overlap_loading=False),
+        use_ngram_embedding=False,
+        is_hybrid_swa=False,
+        mambaish_config=None,
+        ps=StandIn(attn_dcp_size=1),
+        dcp_size=1,
+        attn_dcp_size=1,
+        req_to_token_pool=None,
+        token_to_kv_pool=None,
         model_config=StandIn(
             model_is_mrope=mrope,
             requires_mm_token_modalities=False,

@@ -30,9 +30,9 @@ def pack(tensor: Any) -> Tensor | None:
     name = _NAMES.get(tensor.dtype)
     if name is None:
         name = _NAMES.setdefault(tensor.dtype, str(tensor.dtype).removeprefix("torch."))
-    if tensor.device.type != "cpu":
+    if not tensor.is_cpu:
         tensor = tensor.cpu()
-    return Tensor(name, tuple(tensor.shape), tensor.detach().numpy().tobytes())
+    return Tensor(name, tuple(tensor.shape), tensor.numpy().tobytes())
 
 
 def unpack(tensor: Tensor) -> Any:

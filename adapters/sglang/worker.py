@@ -14,6 +14,7 @@ Faked: see `Hello.faked`, which lists what every module of this folder stands in
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import platform
 import sys
@@ -46,6 +47,8 @@ def serve(incoming: BinaryIO, outgoing: BinaryIO, device: str) -> None:
 
     engine = capabilities.Engine()
     kernels.install(device)
+    gc.collect()
+    gc.freeze()  # what the imports made stays: collections need not walk it again and again
     protocol.send(outgoing, hello(engine, device, jobs.FAKED))
     decoder = msgspec.msgpack.Decoder(protocol.Request)
     while True:
@@ -59,7 +62,7 @@ def serve(incoming: BinaryIO, outgoing: BinaryIO, device: str) -> None:
         if isinstance(request, protocol.Shutdown):
             return
         try:
-            protocol.send(outgoing, jobs.answer(engine, request))
+            protocol.send(outgoing, jobs.answer(engine, request, device))
         except BrokenPipeError:
             return
 

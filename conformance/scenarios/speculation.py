@@ -81,6 +81,7 @@ def _ragged() -> list[Scenario]:
         ("media and text", ("image", "text"), (4, 2), 0),
         ("padded to a tier", ("image", "text", "video"), (1, 3, 2), 8),
         ("text padded to a tier", ("text", "text"), (3, 1), 6),
+        ("text of unequal lengths", ("text", "text"), (3, 2), 0),
         ("lengths of one", ("image", "long video"), (1, 1), 0),
     ):
         reqs = tuple(range(len(prompts)))

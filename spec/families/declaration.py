@@ -93,18 +93,26 @@ def merged_grid(run: Run, merge: int, temporal_merge: int = 1) -> tuple[int, int
     return t // temporal_merge, h // merge, w // merge
 
 
+ROUNDING = 1e-6
+"""Positions. A time that falls short of a whole position by less than this is that position.
+
+An interval such as 2/25 s is no binary fraction, so that frame 29 of 25 positions per second comes out at
+57.99999999999999 where the definition says 58. True times stay farther away: 1/60000 for a frame rate of 60000/1001.
+"""
+
+
 def frame_times(run: Run, frames: int, tokens_per_second: int | None) -> tuple[int, ...]:
     """The temporal id of each frame, from 0: its number, or its time in positions, rounded down.
 
-    The product is taken in IEEE double precision, left to right. Raises OutOfDomain for an interval that is negative
-    or not a number.
+    The product is that of real numbers (see ROUNDING); in code, IEEE doubles from left to right. Raises OutOfDomain
+    for an interval that is negative or not a number.
     """
     if run.kind != "video" or tokens_per_second is None:
         return tuple(range(frames))
     seconds = run.seconds_per_grid
     if not (math.isfinite(seconds) and seconds >= 0):
         raise OutOfDomain(f"seconds_per_grid {seconds} is not a duration")
-    return tuple(math.floor(frame * seconds * tokens_per_second) for frame in range(frames))
+    return tuple(math.floor(frame * seconds * tokens_per_second + ROUNDING) for frame in range(frames))
 
 
 def block(start: int, times: Sequence[int], rows: int, cols: int) -> tuple[Column, ...]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spec.families.declaration import frame_times, merged_grid, ramp
+from spec.families.declaration import ROUNDING, frame_times, merged_grid, ramp
 from spec.families.omni import audio_count, has_track, simple_columns, vision_columns
 from spec.history import Column, OutOfDomain, Run
 
@@ -60,7 +60,7 @@ class Qwen3Omni:
         frame_times(run, run.grid[0], self.positions_per_second)
         for frame in range(run.grid[0]):
             time = frame * run.seconds_per_grid * self.positions_per_second
-            if time != int(time):
+            if abs(time - round(time)) > ROUNDING:
                 raise OutOfDomain(f"frame {frame} at {time} positions: {self.name} does not round")
 
 

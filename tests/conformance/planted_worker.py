@@ -10,6 +10,9 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
+
+import msgspec
 
 from adapters import protocol
 
@@ -81,13 +84,12 @@ def main() -> None:
         sys.exit("no module named engine")
     if how == "garbage-hello":
         os.write(out, b"\x03\x00\x00\x00abc")
-    if how == "once" and os.path.exists(os.environ["PLANTED_FLAG"]):
-        sys.exit("starts only once")
     if how == "once":
-        open(os.environ["PLANTED_FLAG"], "w").close()
+        flag = Path(os.environ["PLANTED_FLAG"])
+        if flag.exists():
+            sys.exit("starts only once")
+        flag.touch()
     protocol.send(answers, hello(how))
-    import msgspec
-
     while (body := protocol.receive(jobs)) is not None:
         job = msgspec.msgpack.decode(body, type=protocol.Job | protocol.Shutdown)
         if isinstance(job, protocol.Shutdown):
@@ -101,7 +103,8 @@ def main() -> None:
         if SHORT in codes:
             answer = protocol.Answer(job.id, answer.results[:-1], 1, 1)
         if WRONG_TYPE in codes:
-            raw = msgspec.msgpack.encode({"type": "answer", "id": job.id, "results": "none", "engine_ns": 1, "forwards": 1})
+            fields = {"type": "answer", "id": job.id, "results": "none", "engine_ns": 1, "forwards": 1}
+            raw = msgspec.msgpack.encode(fields)
             os.write(out, len(raw).to_bytes(4, "little") + raw)
             continue
         protocol.send(answers, answer)

@@ -71,7 +71,7 @@ def stub_judge(plan: StubPlan, answer: protocol.Answer) -> Outcome:
     )
 
 
-def failure(signature: str, step: int = 0, where: str = "") -> Failure:
+def failure(signature: str, step: int = 0, where: str = "", follows: str = "") -> Failure:
     return Failure(
         rule=RULE,
         mode="decode",
@@ -83,4 +83,5 @@ def failure(signature: str, step: int = 0, where: str = "") -> Failure:
         expected=TableView((9, 7), ((6, 4), (6, 4), (6, 4)), (0, 1)),
         observed=TableView((9, 7), ((6, 7), (6, 7), (6, 7)), ()),
         where=where,
+        follows=follows,
     )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec.families import FAMILIES, rules
-from spec.families.declaration import MediaFamily
+from spec.families.declaration import MediaFamily, frame_times
 from spec.families.ernie4_5_vl import ERNIE4_5_VL
 from spec.families.glm_image import ahead_table
 from spec.families.hunyuan_vl import HUNYUAN_VL
@@ -107,6 +107,11 @@ def test_qwen2_5_vl_scales_neither_start_nor_images() -> None:
 def test_fractional_time_is_rounded_down() -> None:
     columns = QWEN2_5_VL.media_columns(video(4, 2, 2, 0.25), 10)
     assert [column[0] for column in columns] == [10, 10, 11, 11]
+
+
+@pytest.mark.parametrize(("fps", "frame", "time"), [(25, 29, 58), (15, 69, 230), (60, 138, 115), (30, 69, 115)])
+def test_time_is_a_product_of_real_numbers(fps: int, frame: int, time: int) -> None:
+    assert frame_times(video(frame + 1, 2, 2, 2 / fps), frame + 1, 25)[-1] == time
 
 
 def test_qwen3_vl_frames_are_runs_with_one_time() -> None:

@@ -1,0 +1,1 @@
+"""Drives the prompt-table builders of SGLang, family by family."""

@@ -1,0 +1,195 @@
+"""Calls SGLang's prompt-table builders, as the processors call them, on the family's real configuration.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| history | PromptTable.ids, grids, .. | arguments of the builder in `mrope_rope_index`, or `MultimodalDataItem`s |
+| table, delta | PromptTables.table, delta | the two tensors that it returns |
+
+Faked: the processor object. `Lender` carries the fields that its constructor would set from the configuration and
+lends the class's own methods; whatever else a builder asks of it raises AttributeError.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from adapters import family_configs, protocol
+
+FAKED = ("the multimodal processor: a stand-in with the fields that its constructor takes from the configuration",)
+
+ROPE_INDEX: dict[str, str] = {
+    "qwen2_vl": "qwen2_vl",
+    "qwen2_5_vl": "qwen2_5_vl",
+    "qwen3_vl": "qwen3_vl",
+    "qwen3_5": "qwen3_5",
+    "paddleocr_vl": "paddleocr_vl",
+    "qwen3_omni": "qwen3_omni_moe",
+}
+"""Families of `get_rope_index` -> the model_type that selects their branch."""
+
+GLM = ("glm4_1v", "glm4_5v", "glm4_6v")
+
+ABSENT: dict[str, str] = {
+    "qwen2_5_omni": "SGLang has no Qwen2.5-Omni model: get_rope_index refuses its model_type",
+    "hunyuan_vl": "SGLang has no HunYuan-VL model and no table of four rows",
+}
+
+
+class Lender:
+    """In a processor's place: fields set by hand and the class's own functions."""
+
+    def __init__(self, cls: type, **fields: Any) -> None:
+        self._cls = cls
+        vars(self).update(fields)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._cls, name)
+        if isinstance(found, types.FunctionType):
+            if isinstance(vars(self._cls).get(name), staticmethod):
+                return found
+            return types.MethodType(found, self)
+        if isinstance(found, types.MethodType):
+            return found
+        raise AttributeError(f"the stand-in for {self._cls.__name__} has no {name}")
+
+
+def prompt_table(step: protocol.PromptTable, device: str = "cpu") -> protocol.Result:
+    """The builder's answer. Whatever it raises passes through."""
+    if step.family in ABSENT:
+        return protocol.NotOffered(ABSENT[step.family])
+    if step.family not in family_configs.CLASSES:
+        return protocol.NotOffered(f"this adapter knows no builder of {step.family}")
+    config = family_configs.build(step.family, step.config)
+    if step.builder == "processor":
+        return _processor(step, config)
+    if step.builder != "rope_index":
+        return protocol.NotOffered(f"SGLang has no builder {step.builder!r}")
+    if step.mask is not None and any(0 in row for row in step.mask):
+        return protocol.NotOffered("SGLang builds the table of one prompt at a time, never padded")
+    if step.family == "glm_image":
+        return _glm_image(step, config)
+    return _rope_index(step, config, device)
+
+
+def _rope_index(step: protocol.PromptTable, config: Any, device: str) -> protocol.Result:
+    import torch
+    from sglang.srt.layers.rotary_embedding import MRotaryEmbedding
+
+    def tensor(values: Any) -> Any:
+        return None if values is None else torch.tensor(values, device=device)
+
+    ids, images, videos = tensor(step.ids), tensor(step.image_grids), tensor(step.video_grids)
+    if step.family in GLM:
+        name = "get_rope_index_glm4v"
+        answer = MRotaryEmbedding.get_rope_index_glm4v(
+            input_ids=ids,
+            hf_config=config,
+            image_grid_thw=images,
+            video_grid_thw=videos,
+            attention_mask=None,
+        )
+    elif step.family == "ernie4_5_vl":
+        name = "get_rope_index_ernie45"
+        answer = MRotaryEmbedding.get_rope_index_ernie45(
+            input_ids=ids, hf_config=config, image_grid_thw=images, video_grid_thw=videos
+        )
+    else:
+        name = "get_rope_index"
+        answer = MRotaryEmbedding.get_rope_index(
+            spatial_merge_size=config.vision_config.spatial_merge_size,
+            image_token_id=config.image_token_id,
+            video_token_id=config.video_token_id,
+            vision_start_token_id=step.config.get("vision_start_token_id"),
+            model_type=ROPE_INDEX[step.family],
+            tokens_per_second=getattr(config.vision_config, "tokens_per_second", None),
+            input_ids=ids,
+            image_grid_thw=images,
+            video_grid_thw=videos,
+            second_per_grid_ts=tensor(step.seconds_per_grid),
+            use_audio_in_video=step.audio_in_video,
+            audio_seqlens=tensor(step.audio_features),
+            audio_token_id=getattr(config, "audio_token_id", None),
+            audio_start_token_id=getattr(config, "audio_start_token_id", None),
+            position_id_per_seconds=getattr(config, "position_id_per_seconds", None),
+        )
+    return _packed(answer, f"MRotaryEmbedding.{name}")
+
+
+def _glm_image(step: protocol.PromptTable, config: Any) -> protocol.Result:
+    import torch
+    from sglang.srt.multimodal.processors import glm_image
+
+    classes = [c for c in vars(glm_image).values() if hasattr(c, "_compute_glm_image_mrope_positions")]
+    if not classes:
+        return protocol.NotOffered("this release has no builder for GLM-Image")
+    processor = Lender(
+        classes[0],
+        IMAGE_START_TOKEN_ID=config.image_start_token_id,
+        IMAGE_END_TOKEN_ID=config.image_end_token_id,
+    )
+    grids = None if step.image_grids is None else torch.tensor(step.image_grids)
+    answer = processor._compute_glm_image_mrope_positions(torch.tensor(step.ids[0]), grids)
+    return _packed(answer, f"{classes[0].__name__}._compute_glm_image_mrope_positions")
+
+
+def _processor(step: protocol.PromptTable, config: Any) -> protocol.Result:
+    from sglang.srt.managers.schedule_batch import Modality
+    from sglang.srt.multimodal.processors import ernie45_vl, glm4v, paddleocr_vlm, qwen_vl
+
+    if step.family in GLM:
+        cls = glm4v.Glm4vImageProcessor
+    elif step.family == "ernie4_5_vl":
+        cls = ernie45_vl.Ernie4_5_VLImageProcessor
+    elif step.family == "paddleocr_vl":
+        cls = paddleocr_vlm.PaddleOCRVLImageProcessor
+    elif step.family in ROPE_INDEX:
+        cls = qwen_vl.QwenVLImageProcessor
+    else:
+        return protocol.NotOffered(f"no processor of SGLang computes positions of {step.family} from items")
+    processor = Lender(
+        cls,
+        hf_config=config,
+        model_type=ROPE_INDEX.get(step.family),
+        mm_tokens=types.SimpleNamespace(
+            image_token_id=getattr(config, "image_token_id", None),
+            video_token_id=getattr(config, "video_token_id", None),
+        ),
+        vision_start_token_id=step.config.get("vision_start_token_id"),
+        _spatial_merge_size=config.vision_config.spatial_merge_size,
+        _tokens_per_second=getattr(config.vision_config, "tokens_per_second", None),
+    )
+    items = _items(step, {"image": Modality.IMAGE, "video": Modality.VIDEO, "audio": Modality.AUDIO})
+    answer = processor.compute_mrope_positions(list(step.ids[0]), items)
+    return _packed(answer, f"{cls.__name__}.compute_mrope_positions")
+
+
+def _items(step: protocol.PromptTable, modalities: dict[str, Any]) -> list[Any]:
+    """One real item per image or video, each with its own grid and interval, as the processors split them."""
+    import torch
+    from sglang.srt.managers.schedule_batch import MultimodalDataItem
+
+    grids = {"image": iter(step.image_grids or ()), "video": iter(step.video_grids or ())}
+    seconds = iter(step.seconds_per_grid or ())
+    made = []
+    for item in step.items:
+        data: dict[str, Any] = {}
+        if item.kind in grids:
+            data[f"{item.kind}_grid_thw"] = torch.tensor([next(grids[item.kind])])
+        if item.kind == "video" and step.seconds_per_grid is not None:
+            data["second_per_grid_ts"] = torch.tensor([next(seconds)])
+        offsets = [(item.start, item.stop - 1)]
+        made.append(MultimodalDataItem(modality=modalities[item.kind], offsets=offsets, model_specific_data=data))
+    return made
+
+
+def _packed(answer: Any, ran: str) -> protocol.Result:
+    table, delta = answer
+    if table is None:
+        return protocol.NotOffered(f"{ran} builds no table")
+    return protocol.PromptTables(_tensor(table), _tensor(delta), None, ran)
+
+
+def _tensor(tensor: Any) -> protocol.Tensor:
+    host = tensor.cpu().contiguous()
+    return protocol.Tensor(str(host.dtype).removeprefix("torch."), tuple(host.shape), host.numpy().tobytes())

@@ -1,0 +1,1 @@
+"""Drives `get_rope_index` of the model classes in Hugging Face transformers."""

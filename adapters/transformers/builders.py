@@ -1,0 +1,108 @@
+"""Calls `get_rope_index` of a model class on a stand-in for the model.
+
+| spec field | adapter field | transformers |
+| --- | --- | --- |
+| history | PromptTable.ids, kinds, grids, .. | the arguments of `get_rope_index` |
+| table, delta | PromptTables.table, delta | the two tensors that it returns |
+| GLM-Image's columns ahead | PromptTables.ahead | `_cached_decode_position_ids` |
+
+Faked: the model itself. `StandIn` carries the real configuration and lends the class's own methods; whatever else a
+builder asks of the model raises AttributeError.
+"""
+
+from __future__ import annotations
+
+import importlib
+import types
+from typing import Any
+
+from adapters import family_configs, protocol
+
+FAKED = ("the model object: a stand-in with the real configuration and the model class's own methods",)
+
+MODELS: dict[str, str] = {
+    "qwen2_vl": "Qwen2VLModel",
+    "qwen2_5_vl": "Qwen2_5_VLModel",
+    "qwen3_vl": "Qwen3VLModel",
+    "qwen3_5": "Qwen3_5Model",
+    "qwen2_5_omni": "Qwen2_5OmniPreTrainedModelForConditionalGeneration",
+    "qwen3_omni": "Qwen3OmniMoePreTrainedModelForConditionalGeneration",
+    "glm4_1v": "Glm4vModel",
+    "glm4_5v": "Glm4vMoeModel",
+    "glm4_6v": "Glm46VModel",
+    "ernie4_5_vl": "Ernie4_5_VLMoeModel",
+    "paddleocr_vl": "PaddleOCRVLModel",
+    "hunyuan_vl": "HunYuanVLModel",
+    "glm_image": "GlmImageModel",
+}
+"""family -> the class that defines get_rope_index."""
+
+_OMNI = ("qwen2_5_omni", "qwen3_omni")
+
+
+class StandIn:
+    """In the model's place: its configuration and its class's functions, nothing else."""
+
+    def __init__(self, cls: type, config: Any) -> None:
+        self._cls = cls
+        self.config = config
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._cls, name)
+        if not isinstance(found, types.FunctionType):
+            raise AttributeError(f"the stand-in for {self._cls.__name__} has no {name}")
+        return types.MethodType(found, self)
+
+
+def model_class(family: str) -> type:
+    """The class whose get_rope_index is called."""
+    module = family_configs.CLASSES[family][0]
+    package = importlib.import_module(f"transformers.models.{module}.modeling_{module}")
+    found: type = getattr(package, MODELS[family])
+    return found
+
+
+def prompt_table(step: protocol.PromptTable, device: str = "cpu") -> protocol.Result:
+    """The builder's answer. Whatever it raises passes through."""
+    import torch
+
+    if step.family not in MODELS:
+        return protocol.NotOffered(f"this adapter knows no transformers class for {step.family}")
+    if step.builder != "rope_index":
+        return protocol.NotOffered(f"transformers has no builder {step.builder!r}")
+
+    def tensor(values: Any) -> Any:
+        return None if values is None else torch.tensor(values, device=device)
+
+    cls = model_class(step.family)
+    model = StandIn(cls, family_configs.build(step.family, step.config))
+    arguments: dict[str, Any] = {
+        "input_ids": tensor(step.ids),
+        "image_grid_thw": tensor(step.image_grids),
+        "video_grid_thw": tensor(step.video_grids),
+        "attention_mask": tensor(step.mask),
+    }
+    if step.family in _OMNI:
+        vars(model)["spatial_merge_size"] = model.config.vision_config.spatial_merge_size
+        arguments |= {
+            "use_audio_in_video": step.audio_in_video,
+            "audio_seqlens": tensor(step.audio_features),
+            "second_per_grids": tensor(step.seconds_per_grid),
+        }
+    elif step.family == "glm_image":
+        del arguments["video_grid_thw"]
+        arguments["images_per_sample"] = tensor(step.images_per_prompt)
+    else:
+        arguments["mm_token_type_ids"] = tensor(step.kinds)
+        if step.seconds_per_grid is not None:
+            arguments["second_per_grid_ts"] = tensor(step.seconds_per_grid)
+    table, delta = cls.get_rope_index(model, **arguments)  # type: ignore[attr-defined]
+    ahead = vars(model).get("_cached_decode_position_ids")
+    ran = f"{cls.__module__}.{cls.__qualname__}.get_rope_index"
+    return protocol.PromptTables(pack(table), pack(delta), None if ahead is None else pack(ahead), ran)
+
+
+def pack(tensor: Any) -> protocol.Tensor:
+    """A tensor as the protocol carries it."""
+    host = tensor.cpu().contiguous()
+    return protocol.Tensor(str(host.dtype).removeprefix("torch."), tuple(host.shape), host.numpy().tobytes())

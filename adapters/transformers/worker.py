@@ -1,0 +1,114 @@
+"""The worker process: `python -m adapters.transformers.worker --in-fd N --out-fd M [--device cpu|cuda]`.
+
+Speaks `adapters.protocol` over the two inherited file descriptors. It offers one step, `PromptTable`; every other
+step is answered with NotOffered. Ends at a Shutdown, and when its parent closes the pipe.
+
+Faked: see `builders.FAKED`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import time
+import traceback
+from typing import BinaryIO
+
+import msgspec
+
+from adapters import protocol
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve jobs until the pipe closes. Returns the process's exit code."""
+    parser = argparse.ArgumentParser(prog="adapters.transformers.worker")
+    parser.add_argument("--in-fd", type=int, required=True)
+    parser.add_argument("--out-fd", type=int, required=True)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    options = parser.parse_args(arguments)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    with open(options.in_fd, "rb") as incoming, open(options.out_fd, "wb") as outgoing:  # noqa: PTH123
+        serve(incoming, outgoing, options.device)
+    return 0
+
+
+def serve(incoming: BinaryIO, outgoing: BinaryIO, device: str) -> None:
+    """Say hello, then answer jobs one by one. Returns at a Shutdown or at the end of the stream."""
+    protocol.send(outgoing, hello(device))
+    decoder = msgspec.msgpack.Decoder(protocol.Request)
+    while True:
+        try:
+            body = protocol.receive(incoming)
+        except protocol.ProtocolError:
+            return
+        if body is None:
+            return
+        request = decoder.decode(body)
+        if isinstance(request, protocol.Shutdown):
+            return
+        try:
+            protocol.send(outgoing, answer(request, device))
+        except BrokenPipeError:
+            return
+
+
+def hello(device: str) -> protocol.Hello:
+    """The first frame: who is here and which families it can build."""
+    import torch
+    import transformers
+
+    from adapters.transformers.builders import FAKED, MODELS
+
+    torch.set_num_threads(1)
+    return protocol.Hello(
+        protocol=protocol.PROTOCOL,
+        target="transformers",
+        version=str(transformers.__version__),
+        device=device if device == "cpu" else torch.cuda.get_device_name(0),
+        torch=str(torch.__version__),
+        python=platform.python_version(),
+        pid=os.getpid(),
+        modes={},
+        covered={},
+        uncovered={},
+        capabilities={f"prompt_table.{family}": name for family, name in MODELS.items()},
+        faked=FAKED,
+    )
+
+
+def answer(job: protocol.Job, device: str) -> protocol.Answer:
+    """One result per step; an exception ends its step and no other."""
+    from adapters.transformers import builders
+
+    results: list[protocol.Result] = []
+    spent = 0
+    for step in job.steps:
+        if not isinstance(step, protocol.PromptTable):
+            results.append(protocol.NotOffered("transformers builds prompt tables only"))
+            continue
+        before = time.perf_counter_ns()
+        try:
+            results.append(builders.prompt_table(step, device))
+        except Exception as error:
+            results.append(raised(error))
+        spent += time.perf_counter_ns() - before
+    return protocol.Answer(job.id, tuple(results), spent, 0)
+
+
+def raised(error: Exception) -> protocol.Raised:
+    """The exception, with its innermost frame inside transformers (stage "engine") or none (stage "adapter")."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/transformers/models/" in f.filename]
+    message = str(error).splitlines()[0] if str(error) else ""
+    if not frames:
+        return protocol.Raised("adapter", type(error).__name__, message, "")
+    last = frames[-1]
+    where = f"transformers/models/{last.filename.split('/transformers/models/')[-1]}:{last.lineno} {last.name}"
+    return protocol.Raised("engine", type(error).__name__, message, where)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

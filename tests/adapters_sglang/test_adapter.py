@@ -1,0 +1,244 @@
+"""The worker over its pipe, against values derived from the specification. One worker serves all tests here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+import numpy as np
+import pytest
+
+from adapters import protocol as p
+from spec.families.qwen2_vl import QWEN2_VL
+from spec.history import History, TokenIndex, delta_of, ideal_column, image, prompt_table, run_length, text
+
+pytestmark = pytest.mark.engine
+
+ROOT = Path(__file__).parents[2]
+PICTURE: History = (text(2), image(1, 4, 6), text(1))
+WORDS: History = (text(5),)
+
+
+class Worker:
+    """A worker process and the two ends of its pipe."""
+
+    def __init__(self) -> None:
+        requests_in, requests_out = os.pipe()
+        answers_in, answers_out = os.pipe()
+        command = [sys.executable, "-m", "adapters.sglang.worker"]
+        command += ["--in-fd", str(requests_in), "--out-fd", str(answers_out)]
+        self.process = subprocess.Popen(command, pass_fds=(requests_in, answers_out), cwd=ROOT)
+        os.close(requests_in)
+        os.close(answers_out)
+        self.outgoing: BinaryIO = os.fdopen(requests_out, "wb")
+        self.incoming: BinaryIO = os.fdopen(answers_in, "rb")
+        self.decoder = msgspec.msgpack.Decoder(p.Response)
+        hello = self.receive()
+        assert isinstance(hello, p.Hello)
+        self.hello = hello
+
+    def receive(self) -> p.Response:
+        body = p.receive(self.incoming)
+        assert body is not None, "the worker ended"
+        return self.decoder.decode(body)
+
+    def ask(self, *steps: p.Step) -> list[p.Result]:
+        """The results of one job, the Done ones left out."""
+        p.send(self.outgoing, p.Job("test", steps))
+        answer = self.receive()
+        assert isinstance(answer, p.Answer)
+        return [result for result in answer.results if not isinstance(result, p.Done)]
+
+    def close(self) -> int:
+        self.outgoing.close()
+        code = self.process.wait(timeout=20)
+        self.incoming.close()
+        return code
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    pytest.importorskip("sglang")
+    started = Worker()
+    yield started
+    assert started.close() == 0, "a closed pipe ends the worker"
+
+
+def submit(req: int, history: History) -> p.Submit:
+    ids, media = prompt(history)
+    return p.Submit(req, ids, media)
+
+
+def prompt(history: History) -> tuple[tuple[int, ...], p.Media | None]:
+    """Token ids and media of a history, as a processor would make them."""
+    items, start = [], 0
+    for run in history:
+        stop = start + run_length(QWEN2_VL, run)
+        if not run.is_text:
+            items.append(p.Item(run.kind, start, stop))
+        start = stop
+    if not items:
+        return tuple(range(1, start + 1)), None
+    table = np.array(prompt_table(QWEN2_VL, history), dtype=np.int64).T.copy()
+    packed = p.Tensor("int64", table.shape, table.tobytes())
+    delta = delta_of(prompt_table(QWEN2_VL, history))
+    return tuple(range(1, start + 1)), p.Media(packed, delta, tuple(items))
+
+
+def columns(history: History, *indices: int) -> list[tuple[int, ...]]:
+    table = prompt_table(QWEN2_VL, history)
+    return [ideal_column(table, TokenIndex(index)) for index in indices]
+
+
+def unpacked(table: p.Table) -> tuple[list[int], list[tuple[int, ...]]]:
+    """(positions, columns) of a reported table."""
+    assert table.positions is not None and table.mrope is not None
+    positions = np.frombuffer(table.positions.data, table.positions.dtype)
+    rows = np.frombuffer(table.mrope.data, table.mrope.dtype).reshape(table.mrope.shape)
+    return positions.tolist(), [tuple(column) for column in rows.T.tolist()]
+
+
+def tables(result: p.Result) -> dict[str, tuple[list[int], list[tuple[int, ...]]]]:
+    assert isinstance(result, p.Tables), result
+    assert result.changed == ()
+    return {table.label: unpacked(table) for table in result.tables}
+
+
+def test_hello_names_every_mode_of_the_engine(worker: Worker) -> None:
+    hello = worker.hello
+    assert hello.protocol == p.PROTOCOL and hello.target == "sglang"
+    assert set(hello.modes) == set(hello.covered) | set(hello.uncovered)
+    assert hello.faked
+
+
+def test_chunks_and_decode(worker: Worker) -> None:
+    """An image cut in two prefill chunks, a text request beside it, then a decode of both."""
+    first, second, decode = worker.ask(
+        submit(0, PICTURE),
+        submit(1, WORDS),
+        p.Forward("extend", (0, 1), (4, 5), (0, 0), (4, 5)),
+        p.Forward("extend", (0,), (9,), (4,), (5,), repeat=True),
+        p.Generate(0, (7,)),
+        p.Generate(1, (7,)),
+        p.Forward("decode", (0, 1), (10, 6), padding=p.Padding("graph", 4, 4)),
+    )
+    assert tables(first)[""][1] == columns(PICTURE, *range(4)) + columns(WORDS, *range(5))
+    rest = (list(range(4, 9)), columns(PICTURE, *range(4, 9)))
+    assert tables(second) == {"": rest, "again": rest}
+    live = columns(PICTURE, 9) + columns(WORDS, 5)
+    assert tables(decode)[""] == ([9, 5], live)
+    assert tables(decode)["padded"] == ([9, 5, 0, 0], [*live, (0, 0, 0), (0, 0, 0)])
+
+
+@pytest.mark.parametrize("path", ["caller", "fused"])
+def test_a_speculative_round(worker: Worker, path: str) -> None:
+    """Draft, verify and draft extend through the engine's own preparing functions."""
+    both = (0, 1)
+    draft, verify, extend = worker.ask(
+        submit(0, PICTURE),
+        submit(1, WORDS),
+        p.Forward("draft_decode", both, (9, 5), num_steps=3, path=path),
+        p.Forward("target_verify", both, (9, 5), num_steps=2, num_draft_tokens=3, parents=((0, 1), (0, 1)), path=path),
+        p.Forward("draft_extend_v2", both, (9, 5), num_draft_tokens=3, host_lengths=path != "fused", path=path),
+    )
+    assert tables(draft) == {
+        "": ([9, 5], columns(PICTURE, 9) + columns(WORDS, 5)),
+        "step 1": ([10, 6], columns(PICTURE, 10) + columns(WORDS, 6)),
+    }
+    three = ([9, 10, 11, 5, 6, 7], columns(PICTURE, 9, 10, 11) + columns(WORDS, 5, 6, 7))
+    assert tables(verify)[""] == three
+    assert tables(extend)[""] == three
+    assert isinstance(verify, p.Tables) and isinstance(extend, p.Tables)
+    if path == "fused":
+        assert any(name.endswith("build_chain_tree") for name in verify.ran)
+        assert any(name.endswith("prepare_draft_extend_layout") for name in extend.ran)
+
+
+def test_a_tree_and_its_direct_twin(worker: Worker) -> None:
+    parents = (0, 0, 1)
+    built, direct = worker.ask(
+        submit(0, PICTURE),
+        p.Forward(
+            "target_verify", (0,), (9,), topk=2, num_steps=2, num_draft_tokens=4, parents=(parents,), path="caller"
+        ),
+        p.Forward("target_verify", (0,), (9,), topk=2, num_draft_tokens=4, positions=(9, 10, 10, 11)),
+    )
+    assert tables(built) == tables(direct) == {"": ([9, 10, 10, 11], columns(PICTURE, 9, 10, 10, 11))}
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_an_image_after_a_reply(worker: Worker, streaming: bool) -> None:
+    """The third seed's case: the table covers the reply, and the saved parent stays as it was."""
+    ids, media = prompt(PICTURE)
+    whole: History = (*PICTURE, text(2), *PICTURE)
+    before, after, window, decode = worker.ask(
+        p.Open(0, streaming),
+        p.Turn(0, 0, ids, media),
+        p.Forward("extend", (0,), (9,), (0,), (9,)),
+        p.Generate(0, (91, 92)),
+        p.Finish(0),
+        p.Observe((0,)),
+        p.Turn(0, 1, ids, media, parent=None if streaming else 0),
+        p.Observe((0, 1)),
+        p.Forward("extend", (1,), (20,), (0,), (20,)),
+        p.Generate(1, (93,)),
+        p.Forward("decode", (1,), (21,)),
+    )[1:]
+    assert isinstance(before, p.States) and isinstance(after, p.States)
+    saved, parent, child = before.states[0], *after.states
+    assert (parent.table, parent.delta, parent.items, parent.offsets) == (
+        saved.table,
+        saved.delta,
+        saved.items,
+        saved.offsets,
+    )
+    assert child.unpadded_ids == (*ids, 91, 92, *ids)
+    assert child.offsets == ((2, 8), (13, 19))
+    assert tables(window)[""][1] == columns(whole, *range(20))
+    assert tables(decode)[""][1] == columns(whole, 20)
+
+
+def test_retraction_and_a_prefix_hit(worker: Worker) -> None:
+    states, window = worker.ask(
+        submit(0, PICTURE),
+        p.Generate(0, (7, 8)),
+        p.Retract(0),
+        p.Schedule(0, hit=4),
+        p.Observe((0,)),
+        p.Forward("extend", (0,), (11,), (4,), (7,)),
+    )
+    assert isinstance(states, p.States) and states.states[0].prefix_len == 4
+    assert tables(window)[""] == (list(range(4, 11)), columns(PICTURE, *range(4, 11)))
+
+
+def test_cost_of_a_verify(worker: Worker) -> None:
+    """No copy for text; one with media, and the line that makes it."""
+    verify = p.Forward("target_verify", (1,), (5,), num_draft_tokens=3)
+    plain, media = worker.ask(
+        submit(0, PICTURE),
+        submit(1, WORDS),
+        p.Cost(verify),
+        p.Cost(msgspec.structs.replace(verify, reqs=(0, 1), seq_lens=(9, 5))),
+    )
+    assert plain == p.Counted(0, ())
+    assert isinstance(media, p.Counted) and media.copies == 1
+    assert media.lines[0].startswith("sglang/srt/model_executor/forward_batch_info.py:")
+
+
+def test_a_failed_step_ends_neither_the_job_nor_the_worker(worker: Worker) -> None:
+    """An adapter's failure and an engine's failure are told apart; the next step runs."""
+    ours, theirs, fine = worker.ask(
+        submit(0, WORDS),
+        p.Forward("decode", (7,), (1,)),
+        p.Forward("target_verify", (0,), (5,), num_draft_tokens=0, verify_lens=(0,)),
+        p.Forward("decode", (0,), (6,)),
+    )
+    assert isinstance(ours, p.Raised) and ours.stage == "adapter"
+    assert isinstance(theirs, p.Raised) and theirs.stage == "engine"
+    assert theirs.where.startswith("sglang/srt/speculative/ragged_verify.py:")
+    assert tables(fine)[""][0] == [5]

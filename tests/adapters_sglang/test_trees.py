@@ -1,0 +1,44 @@
+"""The tree encoding, without an engine: decode it the way the engine's kernel walks it."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from adapters.sglang.trees import NotATree, depth_of, encode
+
+
+def walk(beams: list[int], chosen: list[int], topk: int) -> tuple[int, ...]:
+    """Parents as EAGLE's tree kernel finds them: a candidate's beam, the beam's own candidate, its node."""
+    parents = []
+    for candidate in chosen:
+        beam = candidate // topk
+        parents.append(0 if beam == 0 else chosen.index(beams[beam]) + 1)
+    return tuple(parents)
+
+
+def test_a_chain_is_the_engines_own_chain() -> None:
+    """topk 1: the constants that `_rebuild_topk1_chain_buffers` fills in."""
+    assert encode((0, 1, 2), topk=1, num_steps=3) == ([-1, 0, 1], [0, 1, 2])
+
+
+def test_every_small_tree_comes_back() -> None:
+    """All trees of up to five nodes after the root: what fits topk 3 is read back as it was."""
+    seen = 0
+    for nodes in range(1, 6):
+        for parents in product(*(range(node) for node in range(1, nodes + 1))):
+            try:
+                beams, chosen = encode(parents, topk=3, num_steps=depth_of(parents))
+            except NotATree:
+                continue
+            assert walk(beams, chosen, topk=3) == parents
+            assert len(set(chosen)) == len(chosen)
+            seen += 1
+    assert seen > 100
+
+
+@pytest.mark.parametrize("parents", [(0, 0, 0), (0, 1, 2), (1,)], ids=["three children", "too deep", "no such parent"])
+def test_what_no_draft_round_makes_is_refused(parents: tuple[int, ...]) -> None:
+    with pytest.raises(NotATree):
+        encode(parents, topk=2, num_steps=2)
