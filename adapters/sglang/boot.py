@@ -14,12 +14,14 @@ import importlib
 import logging
 import os
 import sys
+import tempfile
 import warnings
 from typing import Any
 
 FAKED = (
     "ServerArgs: the engine's dummy defaults (no model on disk)",
     "parallel context: tp_rank forced to 0 (an aborting create_req reads it)",
+    "process groups (releases that ask for them): one process, gloo, through a file",
     "logging: disabled (the engine logs every aborted request)",
 )
 
@@ -55,6 +57,7 @@ def load(device: str) -> Any:
         torch.set_num_threads(1)
     importlib.import_module("sglang.srt.model_executor.forward_batch_info")
     publish_configuration()
+    publish_process_groups()
     silence()  # imports may have installed their own handlers
     return torch
 
@@ -77,6 +80,26 @@ def publish_configuration() -> None:
         server_args.set_global_server_args_for_scheduler(default)
     else:
         server_args._global_server_args = default
+
+
+def publish_process_groups() -> None:
+    """Make this process a group of one, in the releases whose batch constructor asks an initialised group for its
+    size. Through a file, without a network."""
+    state = optional("sglang.srt.distributed.parallel_state")
+    ask = getattr(state, "get_moe_expert_parallel_world_size", None)
+    if ask is None:
+        return
+    try:
+        ask()
+    except AssertionError:
+        meeting = tempfile.NamedTemporaryFile(prefix="ropecheck-")  # noqa: SIM115 - stays as long as the process
+        _KEPT.append(meeting)
+        state.init_distributed_environment(
+            world_size=1, rank=0, local_rank=0, backend="gloo", distributed_init_method=f"file://{meeting.name}"
+        )
+        state.initialize_model_parallel()
+    except Exception:
+        return  # this release asks nobody
 
 
 def default_server_args(cls: Any) -> Any:

@@ -1,0 +1,16 @@
+"""Planted faults: the reference engine with one small thing wrong, each a faithful miniature of a real bug or slip.
+
+They prove that the suite can fail. `ropecheck score --mutants` runs them all; the reference itself must be caught by none.
+"""
+
+from __future__ import annotations
+
+from conformance.mutants import cells, forwards, held, turns
+from conformance.mutants.base import Mutant
+
+MUTANTS: dict[str, Mutant] = {
+    mutant.name: mutant for module in (forwards, cells, turns, held) for mutant in module.MUTANTS
+}
+"""Every planted fault by name."""
+
+__all__ = ["MUTANTS", "Mutant"]
