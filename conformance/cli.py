@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from conformance import cli_known, cli_look, phases
+from conformance import cli_known, cli_look, cli_targets, phases
 from conformance.cli_options import (
     KNOWN,
     OUT,
@@ -53,6 +53,7 @@ app.add_typer(cli_known.app, name="known")
 app.add_typer(cli_look.list_app, name="list")
 app.command("explain")(cli_look.explain)
 app.command("doctor")(cli_look.doctor)
+cli_targets.mount(app)
 
 
 @app.command()

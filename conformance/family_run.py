@@ -97,7 +97,8 @@ def collect(ask: Ask, cases: Iterable[Case], target: str, version: str, known: S
 def witness(entry: Difference) -> Case:
     """The case that an entry names. Raises LookupError for a name that no case has."""
     for family in FAMILIES:
-        for case in (*chosen(family), *(from_items(family) if offered(family, "sglang") == "checked" else ())):
+        cases: list[Case] = [*chosen(family), *(from_items(family) if offered(family, "sglang") == "checked" else ())]
+        for case in cases:
             if case.name == entry.witness:
                 return case
     raise LookupError(f"{entry.id}: no case is named {entry.witness!r}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Protocol
 
 from conformance.errors import UsageError
 from conformance.events import Scope
 from conformance.outcome import Outcome
+from conformance.version import spec_hash
 from reference.operations import Scenario
 
 
@@ -35,6 +35,9 @@ class Driver(Protocol):
     def check_all(self, scenarios: Iterable[Scenario], total: int | None = None) -> None:
         """Check every scenario of this shard once per run, on all workers. Scenarios are pulled lazily."""
 
+    def warn(self, message: str, loud: bool = False) -> None:
+        """Put one line before people, and into the reports."""
+
     def check(self, scenario: Scenario) -> Outcome:
         """Check one scenario now and wait for its outcome, for searches that follow what they see."""
 
@@ -48,6 +51,8 @@ class Phase:
     drive: Callable[[Driver], None]
     default: bool = True
     """Part of a run that names no phases."""
+    accepts: Callable[[Options], None] = lambda options: None
+    """Raises UsageError for options that the phase cannot run with; called before anything starts."""
 
 
 def _chosen(driver: Driver) -> None:
@@ -58,16 +63,32 @@ def _chosen(driver: Driver) -> None:
 
 
 def _exhaustive(driver: Driver) -> None:
-    from conformance.enumerate import sweep
+    from conformance.enumerate import DEFAULT_BOUND, certificate, count, sweep
+
+    bound = driver.options.bound or DEFAULT_BOUND
+    total = count(bound)
+    walked = 0
 
     def counted() -> Iterator[Scenario]:
-        driver.scope.canonical = 0
-        for scenario in sweep(driver.options.bound):
-            driver.scope.canonical += 1
+        nonlocal walked
+        for scenario in sweep(bound):
+            walked += 1
             yield scenario
 
-    driver.scope.bound = driver.options.bound or "default"
-    driver.check_all(counted())
+    driver.scope.bound = bound
+    driver.check_all(counted(), total=total)
+    driver.scope.canonical = walked
+    # The certificate counts without building scenarios: a walk that lost some must not carry it.
+    if walked == total:
+        driver.scope.certificate = certificate(bound, spec_hash())
+    else:
+        driver.warn(f"exhaustive: walked {walked} scenarios, a second count says {total}: no certificate", loud=True)
+
+
+def _known_bound(options: Options) -> None:
+    from conformance.enumerate import scopes
+
+    scopes(options.bound)
 
 
 _PHASES: dict[str, Phase] = {}
@@ -81,8 +102,7 @@ def register(phase: Phase) -> None:
 
 
 register(Phase(name="chosen", summary="scenarios that somebody chose, one reason each", drive=_chosen))
-if find_spec("conformance.enumerate") is not None:
-    register(Phase(name="exhaustive", summary="every scenario up to a bound", drive=_exhaustive))
+register(Phase(name="exhaustive", summary="every scenario up to a bound", drive=_exhaustive, accepts=_known_bound))
 
 
 def all_phases() -> dict[str, Phase]:

@@ -15,6 +15,7 @@ from reference.requests import MEDIA_IDS, Request, State, line_of, turn_line
 from reference.timeline import Timeline, run_lengths
 from spec import cost
 from spec.history import OutOfDomain
+from spec.rules import all_rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,31 @@ class CostCheck:
     budget: int
 
 
-Check = TableCheck | StateCheck | CostCheck
+@dataclass(frozen=True, slots=True)
+class LawCheck:
+    """Both readings agree. A reading is a list of (result index, first and last + 1 column of each of its tables)."""
+
+    op: int
+    result: int
+    law: str
+    req: int
+    left: tuple[Reading, ...]
+    right: tuple[Reading, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Where one forward's tables hold one request: columns start .. stop - 1 of the tables with these labels."""
+
+    op: int
+    req: int
+    result: int
+    labels: tuple[str, ...]
+    start: int
+    stop: int
+
+
+Check = TableCheck | StateCheck | CostCheck | LawCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +120,38 @@ class _Planner:
         self.refusals: dict[int, int] = {}
 
     def run(self) -> None:
+        for law in self.scenario.laws:
+            if law.law not in all_rules():
+                raise OutOfDomain(f"laws: unknown law {law.law!r}")
         for number, op in enumerate(self.scenario.ops):
             try:
                 moved = apply(self.state, op)
             except OutOfDomain as error:
                 raise OutOfDomain(f"ops[{number}] ({_tag(op)}): {error}") from None
             self._step(number, op, moved)
+
+        self.checks.extend(self._law(law) for law in self.scenario.laws)
+
+    def _law(self, law: ops.Law) -> LawCheck:
+        left = self._readings(law.left)
+        right = None if law.right is None else self._readings(law.right)
+        last = max((*left, *(right or ())), key=lambda reading: reading.op)
+        return LawCheck(last.op, last.result, law.law, law.left.req, left, right)
+
+    def _readings(self, pick: ops.Pick) -> tuple[Reading, ...]:
+        out = []
+        for check in self.checks:
+            if not isinstance(check, TableCheck) or check.op not in pick.ops or check.positions_only:
+                continue
+            if pick.req not in check.expected.batch.reqs:
+                continue
+            row = check.expected.batch.reqs.index(pick.req)
+            spans = [span for span in check.expected.tables[""].spans if span.request == row]
+            labels = tuple(label for label in check.expected.tables if label != "padded")
+            out.append(Reading(check.op, pick.req, check.result, labels, spans[0].start, spans[-1].stop))
+        if not out:
+            raise OutOfDomain(f"laws: operations {list(pick.ops)} run no forward of request {pick.req}")
+        return tuple(out)
 
     def _step(self, number: int, op: ops.Operation, moved: Transition) -> None:
         if isinstance(op, ops.Extend | ops.Mixed):

@@ -103,7 +103,7 @@ def header_lines(header: Header) -> list[Text]:
     engine = f"{header.target} ({hello.target} {hello.version})"
     lines = [
         Text(f"ropecheck {header.suite}, spec {header.spec}"),
-        Text(f"target {engine} on {header.device}, torch {hello.torch}, python {hello.python}"),
+        Text(f"target {engine} on {header.device}, torch {hello.torch or 'not used'}, python {hello.python}"),
         Text(
             f"seed {header.seed}, {header.workers} workers, shard {header.shard}, "
             f"phases {', '.join(header.phases) or 'none'}"
@@ -111,7 +111,7 @@ def header_lines(header: Header) -> list[Text]:
         Text(f"known failures: {len(header.known)} apply, from {header.known_folder}"),
     ]
     if hello.faked:
-        lines.append(Text(f"faked by the adapter: {', '.join(hello.faked)}"))
+        lines.append(Text(f"faked by the adapter: {len(hello.faked)} things; `ropecheck doctor` lists them"))
     return lines
 
 

@@ -94,7 +94,8 @@ class Runner:
 
     def check_all(self, scenarios: Iterable[Scenario], total: int | None = None) -> None:
         """As phases.Driver says."""
-        self.emit(PhaseStarted(self._phase, total))
+        # What falls to a shard is not known in advance.
+        self.emit(PhaseStarted(self._phase, total if self._shard[1] == 1 else None))
         self._run(self._fresh(scenarios))
 
     def check(self, scenario: Scenario) -> Outcome:
@@ -162,6 +163,8 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
     """
     entries = known_list.load(settings.known_folder)
     today = settings.today or datetime.date.today()
+    for phase in settings.phases:
+        phase.accepts(settings.options)
     clear_reports(settings.out)
     early: list[str] = []
     with Pool[Plan](
@@ -211,6 +214,8 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
         summary.totals.seconds = time.monotonic() - started
         if settings.complete and not summary.interrupted and not summary.gave_up and bad_input is None:
             after_run(summary, runner.warn)
+        if settings.shard[1] > 1 or summary.totals.could_not_run:
+            summary.scope.certificate = None  # it speaks of every scenario of the bound
         if pool.restarts:
             runner.warn(f"{pool.restarts} worker restarts; see worker-N.log in {settings.out}")
     summary.sort()

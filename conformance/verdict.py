@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from adapters import protocol
-from conformance import states
+from conformance import readings, states
 from conformance.outcome import Difference, Failure, Outcome, TableView, Unrun
-from conformance.plan import CostCheck, Plan, StateCheck, TableCheck, decoded
+from conformance.plan import CostCheck, LawCheck, Plan, StateCheck, TableCheck, decoded
 from conformance.signature import column_signature, index_signature, width_signature
 from reference.batches import Expected
 from reference.tables import Tables
@@ -49,6 +49,9 @@ def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
     tally = Tally()
     broken = _broken_steps(plan, answer, tally)
     for check in plan.checks:
+        if isinstance(check, LawCheck):
+            readings.judge_law(tally, check, answer)
+            continue
         result = answer.results[check.result]
         mode = check.expected.batch.mode if isinstance(check, TableCheck) else (
             check.mode if isinstance(check, CostCheck) else "state")
@@ -144,9 +147,9 @@ def _tables(tally: Tally, check: TableCheck, result: protocol.Tables) -> None:
             _table(tally, check, label, check.expected.tables[name], table)
     first, again = answered.get(""), answered.get("again")
     if first is not None and again is not None and "again" in check.labels:
-        tally.check("ownership.repeatable")
+        tally.check("laws.same_step_twice")
         if (first.positions, first.mrope) != (again.positions, again.mrope):
-            _fail(tally, check, "ownership.repeatable", "second build differs", "again",
+            _fail(tally, check, "laws.same_step_twice", "second build differs", "again",
                   "the same batch built twice gave two different tables")
 
 

@@ -23,8 +23,9 @@ def is_version(text: str) -> bool:
     return True
 
 
-def within(version: str, range_text: str) -> bool:
+def within(version: str, versions: str | SpecifierSet) -> bool:
     """Whether the version satisfies the range. What is no version satisfies only the empty range."""
-    if not range_text.strip():
+    wanted = versions if isinstance(versions, SpecifierSet) else parse_range(versions)
+    if not str(wanted):
         return True
-    return is_version(version) and parse_range(range_text).contains(version, prereleases=True)
+    return is_version(version) and wanted.contains(version, prereleases=True)

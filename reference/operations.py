@@ -177,6 +177,22 @@ Operation = (
 )
 
 
+class Pick(msgspec.Struct, frozen=True):
+    """What some forwards read of one request: those of the operations numbered `ops`."""
+
+    req: int
+    ops: tuple[int, ...]
+
+
+class Law(msgspec.Struct, frozen=True):
+    """A law that this scenario is an instance of: both picks reach the same tokens. `right` is None where the law
+    speaks of one reading alone."""
+
+    law: str
+    left: Pick
+    right: Pick | None = None
+
+
 class Scenario(msgspec.Struct, frozen=True, dict=True):
     """A named script of operations for one model family."""
 
@@ -187,9 +203,11 @@ class Scenario(msgspec.Struct, frozen=True, dict=True):
     """Why this scenario exists, in a sentence."""
     repeat: bool = False
     """Build every forward twice, and compare."""
+    laws: tuple[Law, ...] = ()
+    """Laws to check on what the engine itself answers."""
 
     @cached_property
     def id(self) -> str:
-        """12 hex digits of the hash of family and operations; name, note and repeat do not count."""
+        """12 hex digits of the hash of family and operations; name, note, repeat and laws do not count."""
         body = msgspec.json.encode((self.family, self.ops), order="deterministic")
         return hashlib.sha256(body).hexdigest()[:12]

@@ -38,12 +38,6 @@ def batch_is_read_only(changed: tuple[str, ...]) -> bool:
     return not changed
 
 
-@rule("ownership.repeatable", source=STATE, bugs=("vllm-omni #5684", "transformers #43952"))
-def repeatable(first: object, second: object) -> bool:
-    """Building the same forward twice must give the same two tables."""
-    return first == second
-
-
 @rule("freshness.delta_cache", source=STATE, bugs=("sglang #19879", "sglang #39145", "transformers #36013"))
 def delta_cache(delta: Delta) -> tuple[int, int, int]:
     """A cached value derived from the delta must be that of the current delta, or empty.

@@ -11,6 +11,7 @@ import inspect
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TypeVar
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -74,6 +75,7 @@ def rule(id: str, *, source: str, bugs: tuple[str, ...] = ()) -> Callable[[F], F
     return register
 
 
+@cache
 def all_rules() -> dict[str, Rule]:
     """Every rule by id, sorted; imports the whole specification first."""
     import spec

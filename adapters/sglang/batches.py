@@ -92,6 +92,8 @@ def schedule_batch(state: JobState, forward: Forward, device: str | None = None)
     # The CPU copy is a tensor of its own: an engine that wrote into one must not be seen to write into both.
     batch.seq_lens = on_host.clone() if device == "cpu" else on_host.to(device)
     batch.seq_lens_cpu = on_host if forward.host_lengths else None
+    if not engine.batch_is_schedule_batch:
+        batch.seq_lens_sum = sum(forward.seq_lens)  # later releases fill it in themselves
     batch.req_pool_indices = zeros(len(reqs), torch.int64, device)
     batch.multimodal_inputs = [req.multimodal_inputs for req in reqs]
     batch.spec_algorithm = engine.SpeculativeAlgorithm.NONE

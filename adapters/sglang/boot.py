@@ -18,6 +18,8 @@ import tempfile
 import warnings
 from typing import Any
 
+from adapters.sglang import absent_packages
+
 FAKED = (
     "ServerArgs: the engine's dummy defaults (no model on disk)",
     "parallel context: tp_rank forced to 0 (an aborting create_req reads it)",
@@ -27,6 +29,15 @@ FAKED = (
 
 _KEPT: list[Any] = []
 """Open for the life of the process."""
+
+
+CORE = (
+    "sglang.srt.model_executor.forward_batch_info",
+    "sglang.srt.managers.schedule_batch",
+    "sglang.srt.managers.io_struct",
+    "sglang.srt.speculative.eagle_info",
+)
+"""Without these there is nothing to drive; the rest is probed."""
 
 
 def prepare_environment(device: str) -> None:
@@ -55,7 +66,9 @@ def load(device: str) -> Any:
     torch = importlib.import_module("torch")
     if device == "cpu":
         torch.set_num_threads(1)
-    importlib.import_module("sglang.srt.model_executor.forward_batch_info")
+    absent_packages.install()
+    for module in CORE:
+        importlib.import_module(module)
     publish_configuration()
     publish_process_groups()
     silence()  # imports may have installed their own handlers

@@ -120,8 +120,8 @@ class Engine:
         self.session_takes = parameters(getattr(self.Session, "__init__", None))
         self.req_takes = parameters(self.Req.__init__)
         self.batch_is_schedule_batch = not hasattr(self.ScheduleBatch, "get_model_worker_batch")
-        self.tokens_are_arrays = "array" in self.req_takes["origin_input_ids"]
-        self.prefix_len_is_field = "prefix_indices" not in inspect.getsource(self.Req.__init__)
+        self.tokens_are_arrays = "array" in self.req_takes.get("origin_input_ids", "")
+        self.prefix_len_is_field = "prefix_indices" not in self.Req.__init__.__code__.co_names
         self.fused_draft = "positions" in parameters(self.assign_draft_cache_locs)
         self.delta_cache = hasattr(self.MultimodalInputs, "mrope_position_delta_repeated_cache")
         for member in self.modes:

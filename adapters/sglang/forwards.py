@@ -108,6 +108,8 @@ def spec_info(state: JobState, forward: Forward, batch: Any) -> Any:
     """The speculative input that the engine's caller would bring, with the job's positions."""
     engine = state.engine
     if forward.mode == "draft_extend_v2":
+        if not forward.host_lengths and not engine.batch_is_schedule_batch:
+            raise Absent("this release's batch constructor takes host lengths only")
         set_draft_extend_windows(forward, batch)
         kind = engine.EagleDraftExtendInput or engine.EagleDraftInput
         return filled(kind, num_tokens_per_req=forward.num_draft_tokens)

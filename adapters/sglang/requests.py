@@ -43,8 +43,9 @@ FAKED = (
     "media spans of a session turn are shifted by the adapter where the release has no adjust_mm_offsets",
 )
 
-IMAGE_TOKEN, VIDEO_TOKEN, AUDIO_TOKEN = 501, 502, 503
-"""Placeholder ids that the inputs name; SGLang pads by offsets and only asks that they are set."""
+PLACEHOLDERS = {"image": "im_token_id", "video": "video_token_id", "audio": "audio_token_id"}
+"""Kind of media -> where the inputs name its placeholder token. Releases pad by offsets where it is set, older ones
+wherever that token stands."""
 
 
 def submit(state: JobState, step: Submit) -> None:
@@ -61,7 +62,7 @@ def submit(state: JobState, step: Submit) -> None:
 def attach_media(state: JobState, req: Any, media: Media, recv_ids: Any) -> None:
     """What the scheduler does with a request's multimodal inputs, in its order. recv_ids: this turn's own tokens."""
     engine = state.engine
-    inputs = multimodal_inputs(state, media)
+    inputs = multimodal_inputs(state, media, recv_ids)
     if hasattr(engine.SessionController, "adjust_mm_offsets"):
         received = state.meter.call(received_input, state, req.rid, recv_ids, req.sampling_params, None)
         state.meter.call(engine.SessionController.adjust_mm_offsets, received, req, inputs)
@@ -78,8 +79,8 @@ def shift_spans(inputs: Any, before: int) -> None:
         item.offsets = [(start + before, last + before) for start, last in item.offsets]
 
 
-def multimodal_inputs(state: JobState, media: Media) -> Any:
-    """The engine's multimodal inputs of one turn, made from a processor's output."""
+def multimodal_inputs(state: JobState, media: Media, recv_ids: Any) -> Any:
+    """The engine's multimodal inputs of one turn, made from a processor's output. recv_ids: the turn's tokens."""
     engine = state.engine
     items = []
     for item in media.items:
@@ -90,9 +91,7 @@ def multimodal_inputs(state: JobState, media: Media) -> Any:
         items.append(state.meter.call(engine.MultimodalDataItem, modality=modality, hash=state.items, offsets=offsets))
     fields = {
         "mm_items": items,
-        "im_token_id": IMAGE_TOKEN,
-        "video_token_id": VIDEO_TOKEN,
-        "audio_token_id": AUDIO_TOKEN,
+        **{PLACEHOLDERS[item.kind]: recv_ids[item.start] for item in media.items},
         "mrope_positions": unpack(media.table),
         "mrope_position_delta": torch.tensor([[media.delta]], dtype=torch.int64),
     }

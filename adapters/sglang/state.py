@@ -21,6 +21,10 @@ class Absent(Exception):
     """This release lacks what the step needs; the message says what."""
 
 
+class NeverMade(LookupError):
+    """A step names a request that no earlier step made."""
+
+
 class JobState:
     """One job's objects. device: a torch device name."""
 
@@ -32,15 +36,20 @@ class JobState:
         self.sessions: dict[int, Any] = {}
         self.considered: set[int] = set()
         """Requests whose next window's `init_next_round_input` has already run, by a Schedule step."""
-        self.notes: dict[int, str] = {}
+        self.absent: dict[int, str] = {}
+        """Requests that this release cannot make, and why."""
         self.items = 0
         """Media items made so far: their number is their hash."""
         self.registry: Any = None
         self.widest = widest(job)
 
     def req(self, number: int) -> Any:
-        """The engine's request. Raises KeyError with its number when the job never made it."""
-        return self.reqs[number]
+        """The engine's request. Raises Absent when this release cannot make it, NeverMade when its step failed."""
+        if number in self.reqs:
+            return self.reqs[number]
+        if number in self.absent:
+            raise Absent(self.absent[number])
+        raise NeverMade(f"request {number} does not exist: the step that makes it failed or is missing")
 
 
 def widest(job: Job) -> tuple[int, int]:

@@ -18,12 +18,12 @@ import gc
 import os
 import platform
 import sys
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 import msgspec
 
 from adapters import protocol
-from adapters.sglang import boot
+from adapters.sglang import absent_packages, boot
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,9 +36,24 @@ def main(arguments: list[str] | None = None) -> int:
     boot.prepare_environment(options.device)
     boot.release_standard_input()
     with open(options.in_fd, "rb") as incoming, open(options.out_fd, "wb") as outgoing:  # noqa: PTH123
-        boot.load(options.device)
+        try:
+            boot.load(options.device)
+        except ImportError as error:
+            package = absent_packages.missing(error)
+            if package is None:
+                raise
+            start_again(package, options.in_fd, options.out_fd)
         serve(incoming, outgoing, options.device)
     return 0
+
+
+def start_again(package: str, *descriptors: int) -> NoReturn:
+    """Start this process over with a stand-in for the package: half of the engine is imported already, and its
+    registrations cannot be taken back."""
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, True)
+    os.environ[absent_packages.VARIABLE] = ",".join([*absent_packages.wanted(), package])
+    os.execv(sys.executable, [sys.executable, "-m", "adapters.sglang.worker", *sys.argv[1:]])
 
 
 def serve(incoming: BinaryIO, outgoing: BinaryIO, device: str) -> None:

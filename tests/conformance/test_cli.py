@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conformance import cli, session
+from conformance import cli, phases, session
 from reference.operations import Scenario
 from spec.history import OutOfDomain
 from spec.rules import all_rules
@@ -22,6 +22,8 @@ from tests.conformance.conftest import Run
 from tests.conformance.support import ROOT, RULE, StubPlan, scenario, stub_plan
 
 PASSES, FAILS_A = scenario(how.OK), scenario(how.FAIL_A)
+
+EXHAUSTIVE = phases.all_phases()["exhaustive"]
 
 
 @pytest.mark.parametrize(
@@ -240,3 +242,46 @@ def test_doctor(
 def test_the_runner_imports_no_engine(tmp_path: Path) -> None:
     code = "import conformance.cli, sys; sys.exit(bool({'torch', 'sglang', 'adapters.sglang'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, env={**os.environ}).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("scenarios", "more", "certified"),
+    [
+        ([PASSES, FAILS_A], [], True),
+        ([PASSES], ["--shard", "1/1"], True),
+        ([PASSES], ["--shard", "1/2"], False),
+        ([PASSES, scenario(how.KILLED)], [], False),
+    ],
+)
+def test_a_certificate_is_only_for_a_run_that_checked_all(
+    scenarios: list[Scenario], more: list[str], certified: bool, ropecheck: Run, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("conformance.enumerate.sweep", lambda bound: iter(scenarios))
+    monkeypatch.setattr("conformance.enumerate.count", lambda bound: len(scenarios))
+    monkeypatch.setattr(phases, "_PHASES", {"exhaustive": EXHAUSTIVE})
+    ropecheck(scenarios, "--bound", "small", *more)
+    scope = json.loads((tmp_path / "out" / "report.json").read_text())["scope"]
+    assert (scope["bound"], scope["canonical"]) == ("small", len(scenarios))
+    assert (scope["certificate"] is not None) == certified
+
+
+def test_a_walk_that_lost_scenarios_has_no_certificate(
+    ropecheck: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("conformance.enumerate.sweep", lambda bound: iter([PASSES]))
+    monkeypatch.setattr("conformance.enumerate.count", lambda bound: 2)
+    monkeypatch.setattr(phases, "_PHASES", {"exhaustive": EXHAUSTIVE})
+    ropecheck([])
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["scope"]["certificate"] is None
+    assert any("walked 1 scenarios, a second count says 2" in warning for warning in report["warnings"])
+
+
+def test_an_unknown_bound_is_refused_before_anything_starts(
+    ropecheck: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(phases, "_PHASES", {"exhaustive": EXHAUSTIVE})
+    assert ropecheck([], "--bound", "endless") == 2
+    assert "unknown bound 'endless'; known: small" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
