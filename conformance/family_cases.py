@@ -118,6 +118,7 @@ def _audio(family: str) -> list[Case]:
 
     rule = "families.audio_in_video"
     return [
+        Case(f"{family}: one word beside four", family, ((words(1),), (words(4),))),
         case("audio alone", words(3), sound(100), words(2)),
         case("long audio", words(3), sound(30000), words(2)),
         case("two audios", words(1), sound(40), words(1), sound(170), words(1)),
@@ -136,13 +137,16 @@ def _audio(family: str) -> list[Case]:
 
 
 def _targets(family: str) -> list[Case]:
+    rule = "families.glm_image.tabulated_ahead"
+
     def case(name: str, *prompt: Segment) -> Case:
-        return Case(f"{family}: {name}", family, (prompt,), "families.glm_image.tabulated_ahead")
+        return Case(f"{family}: {name}", family, (prompt,), rule)
 
     return [
         case("writes one image", words(3), target(4, 4)),
         case("writes a preview, then the image", words(3), target(4, 6), target(2, 3)),
         case("edits an image", words(2), picture(3, 5), words(3), target(4, 4)),
+        Case(f"{family}: text beside a target", family, ((words(4),), (words(2), target(4, 4))), rule),
         case("edits two images", picture(3, 3), words(1), picture(2, 4), words(1), target(4, 2), target(1, 2)),
     ]
 

@@ -118,6 +118,7 @@ class _Planner:
         self.observes = any(isinstance(op, ops.Turn | ops.Retract) for op in scenario.ops)
         self.last_observed: int | None = None
         self.refusals: dict[int, int] = {}
+        self.states: dict[tuple[int, bool], ExpectedState] = {}
 
     def run(self) -> None:
         for law in self.scenario.laws:
@@ -217,11 +218,18 @@ class _Planner:
                 extend_lens=forward.extend_lens, path="kernel",
             ))
 
+    def _expected_state(self, request: Request, scheduled: bool) -> ExpectedState:
+        """As built before, if the request has not changed since."""
+        known = self.states.get((request.req, scheduled))
+        if known is None or known.request is not request:
+            known = self.states[request.req, scheduled] = _expected_state(self.state, request, scheduled)
+        return known
+
     def _observe(self, number: int, op: ops.Operation, scheduled: frozenset[int]) -> None:
         alive = [r for r in self.state.requests.values() if r.status != "aborted"]
         subject = scheduled or _subject(op)
         parent = self.state.requests[op.req].parent if isinstance(op, ops.Turn) else None
-        expected = tuple(_expected_state(self.state, request, request.req in scheduled) for request in alive)
+        expected = tuple(self._expected_state(request, request.req in scheduled) for request in alive)
         self.checks.append(StateCheck(
             op=number, result=len(self.steps), kind=_tag(op), subject=subject, parent=parent,
             since=self.last_observed, expected=expected,

@@ -7,8 +7,9 @@ spec/session.py and spec/retraction.py, tables from reference/tables.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from reference import forwards, turns
 from reference.batches import Expected
@@ -44,11 +45,15 @@ class Transition:
 
     state: State
     forwards: tuple[Expected, ...] = ()
-    emitted: Mapping[int, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    emitted: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
-def apply(state: State, op: Operation) -> Transition:
-    """One operation. Raises OutOfDomain, with a reason, where the operation is not legal in this state."""
+def apply(state: State, op: Operation, build: bool = True) -> Transition:
+    """One operation. Raises OutOfDomain, with a reason, where the operation is not legal in this state.
+
+    Without `build` the forwards' tables are left out, for searches that only want to know where an operation leads;
+    legality that only a forward's own batch decides is then not checked.
+    """
     match op:
         case Submit():
             return Transition(state=turns.submit(state, op))
@@ -57,11 +62,11 @@ def apply(state: State, op: Operation) -> Transition:
         case Turn():
             return Transition(state=turns.turn(state, op))
         case Extend() | Mixed():
-            return _prefill(state, op)
+            return _prefill(state, op, build)
         case Decode():
-            return _decode(state, op)
+            return _decode(state, op, build)
         case Draft() | Verify() | DraftExtend() | Idle() | Block():
-            return Transition(state=state, forwards=(forwards.of_op(state, op),))
+            return Transition(state=state, forwards=(forwards.of_op(state, op),) if build else ())
         case Accept():
             return _emit_all(state, {op.req: op.tokens})
         case Retract():
@@ -80,8 +85,8 @@ def apply(state: State, op: Operation) -> Transition:
             return Transition(state=state, forwards=(forwards.of_op(state, op.of),))
 
 
-def _prefill(state: State, op: Extend | Mixed) -> Transition:
-    run = forwards.of_op(state, op)
+def _prefill(state: State, op: Extend | Mixed, build: bool) -> Transition:
+    run = (forwards.of_op(state, op),) if build else ()
     finished = {}
     cut_short = 0
     for window in op.windows:
@@ -98,13 +103,13 @@ def _prefill(state: State, op: Extend | Mixed) -> Transition:
     if isinstance(op, Mixed):
         finished |= dict.fromkeys(op.decodes, 1)
     moved = _emit_all(state, finished)
-    return Transition(state=moved.state, forwards=(run,), emitted=moved.emitted)
+    return Transition(state=moved.state, forwards=run, emitted=moved.emitted)
 
 
-def _decode(state: State, op: Decode) -> Transition:
-    run = forwards.of_op(state, op)
+def _decode(state: State, op: Decode, build: bool) -> Transition:
+    run = (forwards.of_op(state, op),) if build else ()
     moved = _emit_all(state, dict.fromkeys(op.reqs, 1))
-    return Transition(state=moved.state, forwards=(run,), emitted=moved.emitted)
+    return Transition(state=moved.state, forwards=run, emitted=moved.emitted)
 
 
 def _emit_all(state: State, counts: Mapping[int, int]) -> Transition:
@@ -114,7 +119,7 @@ def _emit_all(state: State, counts: Mapping[int, int]) -> Transition:
         if count < 1:
             raise OutOfDomain(f"request {req} emits {count} tokens")
         state, emitted[req] = emit(state, request, count)
-    return Transition(state=state, emitted=MappingProxyType(emitted))
+    return Transition(state=state, emitted=emitted)
 
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+
+import msgspec
+from msgspec.structs import replace
 
 from reference.timeline import Timeline, run_lengths, timeline, token_count
 from spec.history import History, OutOfDomain, text
@@ -16,8 +18,7 @@ MEDIA_IDS = MappingProxyType({"image": 11, "video": 12, "audio": 13})
 """Placeholder ids before padding."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One request.
 
     prompt: its whole prompt, earlier turns of its session included. ids: the prompt's tokens, placeholders raw.
@@ -53,8 +54,7 @@ class Request:
         return any(not run.is_text for run in self.prompt)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class Session(msgspec.Struct, frozen=True, kw_only=True):
     """One session. known: requests that a turn may name as its parent. last: a streaming session's last finished turn.
     in_flight: a streaming session's unfinished turn."""
 
@@ -65,13 +65,12 @@ class Session:
     in_flight: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class State(msgspec.Struct, frozen=True, kw_only=True):
     """Everything between two operations."""
 
     family: str
-    requests: Mapping[int, Request] = field(default_factory=lambda: MappingProxyType({}))
-    sessions: Mapping[int, Session] = field(default_factory=lambda: MappingProxyType({}))
+    requests: Mapping[int, Request] = msgspec.field(default_factory=dict)
+    sessions: Mapping[int, Session] = msgspec.field(default_factory=dict)
     next_id: int = FIRST_TEXT_ID
 
 
@@ -87,12 +86,12 @@ def of(state: State, req: int, *statuses: str) -> Request:
 
 def updated(state: State, request: Request) -> State:
     """The state with this request in it."""
-    return replace(state, requests=MappingProxyType({**state.requests, request.req: request}))
+    return replace(state, requests={**state.requests, request.req: request})
 
 
 def with_session(state: State, session: Session) -> State:
     """The state with this session in it."""
-    return replace(state, sessions=MappingProxyType({**state.sessions, session.session: session}))
+    return replace(state, sessions={**state.sessions, session.session: session})
 
 
 def fresh_ids(state: State, runs: History) -> tuple[State, tuple[int, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -10,6 +10,9 @@ import numpy.typing as npt
 
 from spec.families import family as find_family
 from spec.history import History, delta_of, length, prompt_table
+
+LOOKAHEAD = 64
+"""Text columns that a timeline keeps ready behind its table."""
 
 IntArray = npt.NDArray[np.int64]
 
@@ -26,6 +29,14 @@ class Timeline:
     delta: int
     tabulated: int
     has_media: bool
+    ahead: IntArray = field(init=False)
+    """The table with LOOKAHEAD text columns behind it, so that most reads are one indexing step."""
+
+    def __post_init__(self) -> None:
+        width = self.table.shape[1]
+        tail = np.arange(width, width + LOOKAHEAD, dtype=np.int64) + self.delta
+        ahead = np.concatenate([self.table, np.broadcast_to(tail, (self.table.shape[0], LOOKAHEAD))], axis=1)
+        object.__setattr__(self, "ahead", ahead)
 
     @property
     def width(self) -> int:
@@ -34,14 +45,11 @@ class Timeline:
 
     def take(self, indices: IntArray) -> IntArray:
         """Columns of token indices. int64 [n] -> int64 [axes, n]."""
-        width = self.width
-        if indices.size and int(indices.max()) < width:
-            return self.table[:, indices]
+        known = self.ahead.shape[1]
+        if not indices.size or int(indices[-1]) < known and int(indices.max()) < known:
+            return self.ahead[:, indices]
         shifted = np.broadcast_to(indices + self.delta, (self.table.shape[0], indices.size))
-        if not indices.size or int(indices.min()) >= width:
-            return shifted
-        inside = np.minimum(indices, width - 1)
-        return np.where(indices < width, self.table[:, inside], shifted)
+        return np.where(indices < known, self.ahead[:, np.minimum(indices, known - 1)], shifted)
 
 
 @lru_cache(maxsize=4096)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from reference.operations import Open, Submit, Turn
 from reference.requests import Request, Session, State, arrived, fresh_ids, updated, with_session

@@ -143,8 +143,10 @@ def set_window(req: Any, prefix: int, length: int, end: int) -> None:
         req.extend_end = end
     elif hasattr(req, "set_extend_range"):
         req.set_extend_range(prefix, end)
-    else:
+    elif hasattr(req, "set_extend_input_len"):
         req.set_extend_input_len(length)
+    else:
+        req.extend_input_len = length
 
 
 def refresh_fill_ids(req: Any) -> None:

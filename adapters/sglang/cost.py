@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_leaves
 
 from adapters.protocol import Cost, Counted, Forward
 from adapters.sglang import batches, forwards
-from adapters.sglang.meter import engine_frame
+from adapters.sglang.meter import engine_frame, raised
 from adapters.sglang.state import Absent, JobState
 
 FAKED = ("cost only: forward_batch_info.compute_position returns empty meta tensors (a kernel launch, no copy)",)
@@ -49,6 +49,10 @@ def cost(state: JobState, step: Cost) -> Counted:
     try:
         with _Functions(lines), _Operations(lines):
             batches.init_new(state, batch, runner)
+    except RuntimeError as error:
+        if "meta tensors" not in str(error):
+            raise
+        raise Absent(f"reads values of the device on the host ({raised(error).where}), cannot be counted") from None
     finally:
         module.compute_position = original
     return Counted(len(lines), tuple(lines))

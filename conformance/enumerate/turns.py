@@ -30,7 +30,7 @@ def walk_turns(scope: SessionScope) -> Iterator[Scenario]:
 def _sequences(state: State, scope: SessionScope, req: int) -> Iterator[tuple[Operation, ...]]:
     last = req == scope.turns - 1
     for turn in _turns(state, scope, req):
-        arrived = apply(state, turn).state
+        arrived = apply(state, turn, build=False).state
         total = tokens_of(arrived.requests[req])
         if last:
             for hit in range(total if scope.hits else 1):
@@ -41,7 +41,7 @@ def _sequences(state: State, scope: SessionScope, req: int) -> Iterator[tuple[Op
             ops = (turn, *_ending(req, ending))
             after = state
             for op in ops:
-                after = apply(after, op).state
+                after = apply(after, op, build=False).state
             for rest in _sequences(after, scope, req + 1):
                 yield (*ops, *rest)
 

@@ -41,7 +41,7 @@ def _paths(state: State, scope: Scope, depth: int) -> Iterator[tuple[Move, ...]]
     for move in moves(state, scope):
         after = state
         for op in move:
-            after = apply(after, op).state
+            after = apply(after, op, build=False).state
         for rest in _paths(after, scope, depth - 1):
             yield (move, *rest)
 

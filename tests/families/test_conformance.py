@@ -1,0 +1,202 @@
+"""Cases, verdicts and known differences of the families, without an engine."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from adapters.protocol import NotOffered, PromptTables, Raised, Tensor
+from conformance import families
+from conformance.errors import UsageError
+from conformance.families import Case, expected, offered, step, support_table
+from conformance.family_cases import all_cases, chosen, drawn, picture, words
+from conformance.family_known import CONDITIONS, load
+from conformance.family_layout import Segment, lay_out
+from conformance.family_run import collect, witness
+from conformance.family_verdict import array, judge
+from reference.blocks import Table
+from spec.families import FAMILIES
+from spec.families.omni import has_track
+from spec.families.prompt import Prompt, history_of
+from spec.history import OutOfDomain, length
+from spec.rules import all_rules
+from tests.families.fakes import ask_right, right, tensor
+
+EVERY = [case for family in FAMILIES for case in (*chosen(family), *drawn(family, 7, 20))]
+ONE = Case("one image", "qwen2_vl", ((words(3), picture(4, 6), words(2)),))
+
+
+def test_layouts_agree_with_their_histories() -> None:
+    kinds = ("text", "image", "video", "audio")
+    for case in EVERY:
+        family = FAMILIES[case.family]
+        for laid in case.laid:
+            assert len(laid.ids) == len(laid.kinds) == length(family, laid.history)
+            if any(has_track(run) for run in laid.history) or laid.targets:
+                continue
+            prompt = Prompt(
+                kinds=tuple(kinds[kind] for kind in laid.kinds),
+                image_grids=laid.image_grids,
+                video_grids=laid.video_grids,
+                seconds_per_grid=laid.seconds,
+                audio_tokens=tuple(run.tokens for run in laid.history if run.kind == "audio"),
+            )
+            assert history_of(family, prompt) == laid.history
+
+
+def test_case_names_are_unique_and_rules_exist() -> None:
+    for target in families.TARGETS:
+        names = [case.name for case in all_cases(target, count=3)]
+        assert len(names) == len(set(names))
+    assert {case.rule for case in EVERY} <= set(all_rules())
+
+
+def test_drawn_cases_repeat_with_their_seed() -> None:
+    assert list(drawn("qwen2_vl", 5, 30)) == list(drawn("qwen2_vl", 5, 30))
+    assert list(drawn("qwen2_vl", 5, 30)) != list(drawn("qwen2_vl", 6, 30))
+
+
+def test_a_right_target_passes() -> None:
+    for case in EVERY:
+        outcome = judge(case, right(case))
+        assert not outcome.failures, (case.name, outcome.failures[0].message)
+        assert outcome.checked
+
+
+def changed(table: Table, axis: int, column: int, by: int) -> Table:
+    table[axis, column:] += by
+    return table
+
+
+@pytest.mark.parametrize(
+    ("axis", "column", "by", "signature"),
+    [
+        (slice(None), 10, -1, "text starts too early"),
+        (slice(None), 10, 2, "text starts too late"),
+        (0, 4, 1, "media time too large"),
+        (0, 4, -1, "media time too small"),
+        (1, 4, 1, "media in another order"),
+    ],
+)
+def test_a_planted_fault_is_named(axis: int, column: int, by: int, signature: str) -> None:
+    outcome = judge(ONE, right(ONE, lambda table: changed(table, axis, column, by)))
+    assert [failure.signature for failure in outcome.failures] == [signature]
+    assert outcome.failures[0].rule == "families.table"
+    difference = outcome.failures[0].difference
+    assert difference is not None and difference.column == column
+
+
+def test_every_chosen_case_sees_a_fault_in_every_column() -> None:
+    for case in EVERY:
+        if case.torn:
+            continue
+        for column in {0, len(case.laid[0].ids) // 2, len(case.laid[0].ids) - 1}:
+            outcome = judge(case, right(case, partial(changed, axis=0, column=column, by=1)))
+            assert outcome.failures, (case.name, column)
+
+
+def answer(**changes: object) -> PromptTables:
+    good = right(ONE)
+    assert isinstance(good, PromptTables)
+    return msgspec.structs.replace(good, **changes)
+
+
+def test_dtype_shape_width_and_delta() -> None:
+    good = right(ONE)
+    assert isinstance(good, PromptTables)
+    table = array(good.table)
+    cases: list[tuple[PromptTables, str, str]] = [
+        (answer(table=tensor(table.astype(np.float32))), "families.dtype_and_shape", "table is float32"),
+        (answer(delta=tensor(np.zeros(1, np.int64) - 3)), "families.dtype_and_shape", "delta shape"),
+        (
+            answer(delta=Tensor("float32", (1, 1), np.float32(-3).tobytes())),
+            "families.dtype_and_shape",
+            "delta is float32",
+        ),
+        (answer(delta=tensor(np.full((1, 1), 5, np.int64))), "families.delta", "other value"),
+        (answer(table=tensor(table[:, :, 1:])), "families.table_width", "too few columns"),
+        (answer(table=tensor(table.astype(np.float64) + 0.5)), "families.table", "text between positions"),
+    ]
+    for result, rule, signature in cases:
+        found = {(failure.rule, failure.signature) for failure in judge(ONE, result).failures}
+        assert (rule, signature) in found
+
+
+def test_exceptions_and_absent_families() -> None:
+    engine = judge(ONE, Raised("engine", "IndexError", "index 1", "sglang/x.py:1 f"))
+    assert [failure.signature for failure in engine.failures] == ["raises IndexError"]
+    assert judge(ONE, Raised("adapter", "KeyError", "x", "")).state == "could_not_run"
+    assert judge(ONE, NotOffered("no such model")).state == "not_offered"
+
+
+def test_torn_input_must_be_refused() -> None:
+    torn = next(case for case in chosen("qwen2_vl") if case.torn == "run cut short")
+    assert len(step(torn).ids[0]) == len(torn.laid[0].ids) - 1
+    assert judge(torn, Raised("engine", "ValueError", "no", "")).state == "pass"
+    accepted = judge(torn, right(ONE))
+    assert [failure.signature for failure in accepted.failures] == ["accepts"]
+
+
+def test_known_differences_have_witnesses() -> None:
+    entries = load()
+    assert {entry.when for entry in entries} <= set(CONDITIONS)
+    for entry in entries:
+        case = witness(entry)
+        assert case.family in entry.families
+        assert CONDITIONS[entry.when](case)
+        assert offered(case.family, entry.target) == "checked"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('target = "transformers"', 'goal = "transformers"', "goal"),
+        ('when = "a batch of prompts"', 'when = "on Mondays"', "on Mondays"),
+        ('"families.delta"', '"families.gamma"', "families.gamma"),
+        ('families = ["hunyuan_vl"]', 'families = ["yuan"]', "yuan"),
+        ("[[difference]]", "[[difference", "families.toml"),
+    ],
+)
+def test_a_broken_list_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+    from conformance.family_known import FILE
+
+    path = tmp_path / "families.toml"
+    path.write_text(FILE.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(UsageError, match=message):
+        load(path)
+
+
+def test_a_difference_that_is_gone_is_stale() -> None:
+    cases = {case.id: case for case in chosen("qwen2_vl")}
+    report = collect(ask_right(cases), cases.values(), "transformers", "5.19.0", load())
+    assert set(report.stale) == {"video-advances-by-its-frame-only", "grid-left-over"}
+    assert report.exit_code == 1 and not report.unexpected
+
+
+def test_an_unknown_failure_fails_the_run() -> None:
+    report = collect(ask_right({}), [], "transformers", "5.19.0", ())
+    assert report.exit_code == 4
+    ask = ask_right({ONE.id: ONE})
+    assert collect(ask, [ONE], "transformers", "5.19.0", ()).exit_code == 0
+
+
+def test_support_table_covers_every_family() -> None:
+    rows = support_table()
+    assert [row[0] for row in rows] == list(FAMILIES)
+    assert all(row[3] == "checked" for row in rows)
+    assert sum(row[2] == "checked" for row in rows) == len(rows) - 2
+    assert "no adapter" in offered("qwen2_vl", "vllm")
+
+
+def test_layout_refusals() -> None:
+    with pytest.raises(OutOfDomain, match="writes no images"):
+        lay_out("qwen2_vl", (words(1), Segment(kind="target", grid=(1, 2, 2))))
+    with pytest.raises(OutOfDomain, match="hears no audio"):
+        lay_out("qwen2_vl", (Segment(kind="audio", features=40),))
+    with pytest.raises(OutOfDomain, match="smell"):
+        lay_out("qwen2_vl", (Segment(kind="smell"),))
+    assert expected(ONE).deltas == (-3,)

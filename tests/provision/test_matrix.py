@@ -1,0 +1,230 @@
+"""Columns side by side, dates, bisection and the score, on columns written by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from conformance import bisect, history_score, matrix, matrix_render, targets
+from conformance.errors import UsageError
+from conformance.history_score import Bug
+from conformance.matrix import Cell, Column, Shape, Step
+from conformance.pip_overlay import ProvisionError
+
+WIDTH = "draft_extend_v2.width"
+PARENT = "ownership.parent_unchanged"
+
+
+def column(version: str, cells: dict[str, Cell], **more: object) -> Column:
+    fields = {"not_offered": {}, "unrun": {}, "scenarios": 3} | more
+    return msgspec.convert(
+        {"target": f"sglang=={version}", "version": version, "torch": "2.14.1", "suite": "1", "seed": 0,
+         "cells": msgspec.to_builtins(cells), **fields},
+        Column,
+    )
+
+
+def failing(signature: str, mode: str = "draft_extend_v2", *, follows: bool = False) -> Cell:
+    return Cell(7, (Shape(mode, signature, 2, follows, "0123456789ab", "4 columns, must be 6"),))
+
+
+COLUMNS = [
+    column("0.5.6", {PARENT: failing("parent's table changed", "ownership")}, not_offered={"draft_extend_v2": "no v2"}),
+    column("0.5.9", {WIDTH: failing("no columns"), PARENT: failing("parent's table changed", "ownership")}),
+    column("0.5.13.post1", {WIDTH: failing("too few columns"), PARENT: failing("parent's table changed", "ownership")}),
+    column("0.5.14", {WIDTH: Cell(7), PARENT: failing("parent's table changed", "ownership")}),
+    column("0.5.20", {WIDTH: Cell(7)}, problem="the worker died"),
+]
+
+
+def test_states_tell_absence_from_success() -> None:
+    assert matrix.state(COLUMNS[0], WIDTH) == ("not offered", "no v2")
+    assert matrix.state(COLUMNS[1], WIDTH) == ("fail", "draft_extend_v2: no columns")
+    assert matrix.state(COLUMNS[3], WIDTH) == ("pass", "7 checks")
+    assert matrix.state(COLUMNS[4], PARENT) == ("could not run", "the worker died")
+    assert matrix.state(column("1", {}), WIDTH)[0] == "not reached"
+    assert matrix.state(column("1", {}, unrun={"adapter: x": 2}), WIDTH) == ("could not run", "adapter: x")
+    assert matrix.state(column("1", {}, not_offered={"state": "no sessions"}), PARENT)[0] == "not offered"
+
+
+def test_a_rule_is_dated_by_its_first_bad_and_first_good_version() -> None:
+    assert matrix.bounds(COLUMNS, WIDTH) == ("0.5.9", "0.5.14")
+    assert matrix.bounds(COLUMNS, PARENT) == ("0.5.6", "")
+    assert matrix.bounds(COLUMNS, "nothing.here") == ("", "")
+
+
+def test_every_way_of_failing_has_dates_of_its_own() -> None:
+    assert matrix.steps(COLUMNS) == [
+        Step(WIDTH, "draft_extend_v2", "no columns", "0.5.9", "0.5.9", "0.5.13.post1", False),
+        Step(WIDTH, "draft_extend_v2", "too few columns", "0.5.13.post1", "0.5.13.post1", "0.5.14", False),
+        Step(PARENT, "ownership", "parent's table changed", "0.5.6", "0.5.14", "", False),
+    ]
+
+
+def test_a_consequence_comes_after_its_cause() -> None:
+    columns = [column("1", {"a.x": failing("follows from z.y", "a", follows=True), "z.y": failing("wrong", "z")})]
+    assert [step.rule for step in matrix.steps(columns)] == ["z.y", "a.x"]
+
+
+def test_columns_are_ordered_by_version() -> None:
+    made = [column(version, {}) for version in ("0.5.10", "main", "0.5.9", "0.5.9.post1")]
+    assert [c.version for c in matrix.in_version_order(made)] == ["0.5.9", "0.5.9.post1", "0.5.10", "main"]
+
+
+def test_the_document_names_command_failures_and_what_is_not_offered() -> None:
+    text = matrix_render.markdown(COLUMNS, "ropecheck matrix --targets a,b")
+    assert "Made by `ropecheck matrix --targets a,b`" in text
+    assert "| draft_extend_v2.width | - | F1 | F2 | ok | ok | 0.5.9 | 0.5.14 |" in text
+    assert "| F3 | ownership.parent_unchanged | ownership | parent's table changed | 0.5.6 | 0.5.14 | not yet |" in text
+    assert "- not offered, draft_extend_v2: no v2 (0.5.6)" in text
+    assert "- could not run: the worker died (0.5.20)" in text
+
+
+def test_a_narrow_terminal_gets_several_tables() -> None:
+    wide = [part for part in matrix_render.terminal(COLUMNS, 200) if hasattr(part, "columns")]
+    narrow = [part for part in matrix_render.terminal(COLUMNS, 60) if hasattr(part, "columns")]
+    assert len(wide) == 1
+    assert len(narrow) > 1
+
+
+def test_a_kept_column_is_used_again_while_nothing_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    def run(target: targets.Target, *_: object) -> Column:
+        ran.append(target.name)
+        return column("1", {WIDTH: Cell(1)})
+
+    monkeypatch.setattr(matrix, "home", lambda: tmp_path)
+    monkeypatch.setattr(matrix, "_run", run)
+    target = targets.Target(name="t", argv=("x",))
+
+    def make(target: targets.Target, identity: str, seed: int = 0, phase: tuple[str, ...] = ()) -> Column:
+        return matrix.column_of(target, identity, seed=seed, phase=phase, workers=1)
+
+    assert make(target, "a") == make(target, "a")
+    assert len(ran) == 1
+    make(target, "b")
+    make(target, "a", seed=1)
+    make(target, "a", phase=("chosen",))
+    make(dataclasses.replace(target, argv=("y",)), "a")
+    assert len(ran) == 5
+    make(target, "")
+    make(target, "")
+    assert len(ran) == 7
+    next(tmp_path.glob("matrix/*.json")).write_text("{")
+    for _ in range(2):
+        make(target, "a")
+        make(target, "b")
+    assert len(ran) <= 8
+    monkeypatch.setattr(matrix, "suite_hash", lambda: "another suite")
+    make(target, "a")
+    assert len(ran) <= 9
+
+
+# ---------------------------------------------------------------- bisect
+
+
+def _judge(bad: set[str], unclear: set[str] = frozenset()) -> tuple[bisect.Judge, list[str]]:  # type: ignore[assignment]
+    asked: list[str] = []
+
+    def judge(version: str) -> tuple[str, str]:
+        asked.append(version)
+        return ("not offered" if version in unclear else "fail" if version in bad else "pass"), "because"
+
+    return judge, asked
+
+
+VERSIONS = [str(number) for number in range(1, 17)]
+
+
+def test_bisect_finds_the_fix_in_few_runs() -> None:
+    judge, asked = _judge(set(VERSIONS[:9]))
+    assert bisect.bisect(VERSIONS, "16", judge, lambda _: None) == ("9", "10")
+    assert len(asked) <= 6
+
+
+def test_bisect_finds_the_break() -> None:
+    judge, _ = _judge(set(VERSIONS[3:]))
+    assert bisect.bisect(VERSIONS, "1", judge, lambda _: None) == ("3", "4")
+
+
+def test_bisect_skips_what_says_neither() -> None:
+    judge, _ = _judge(set(VERSIONS[:9]), {"8", "9", "10"})
+    assert bisect.bisect(VERSIONS, "16", judge, lambda _: None) == ("7", "11")
+
+
+def test_bisect_refuses_ends_that_are_not_what_they_were_said_to_be() -> None:
+    judge, _ = _judge(set())
+    with pytest.raises(ProvisionError, match="1 was said to be fail, and is not: pass") as caught:
+        bisect.bisect(VERSIONS, "16", judge, lambda _: None)
+    assert caught.value.exit_code == 2
+    with pytest.raises(ProvisionError, match="no such release"):
+        bisect.between(VERSIONS, "1", "99")
+    assert bisect.between(VERSIONS, "5", "3") == ["3", "4", "5"]
+
+
+# ---------------------------------------------------------------- the score
+
+BUG = Bug(
+    id="S8", title="draft extend", links=("https://example.org/1",), kind="mis-sized", wrong="0.5.13.post1",
+    right="0.5.14", rule=WIDTH, mode="draft_extend_v2", signature="too few columns",
+)
+BY_VERSION = {c.version: c for c in COLUMNS}
+
+
+def test_a_bug_is_caught_between_its_versions() -> None:
+    assert history_score.judge(BUG, BY_VERSION).state == "caught"
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "why"),
+    [
+        ({"signature": "too many columns"}, "missed", "does not fail so: fail (draft_extend_v2: too few columns)"),
+        ({"wrong": "0.5.9", "signature": "no columns", "right": "0.5.9"}, "missed", "0.5.9 still fails so"),
+        ({"right": "0.5.6"}, "missed", "0.5.6 never reaches"),
+        ({"right": ""}, "caught", "no release is right yet"),
+        ({"right": "0.5.23"}, "not run", "sglang==0.5.23 is not provisioned"),
+        ({"right": "0.5.20"}, "not run", "the worker died"),
+        ({"missed": "needs an NPU"}, "missed", "needs an NPU"),
+    ],
+)
+def test_every_other_bug_says_why_it_is_not(change: dict[str, str], state: str, why: str) -> None:
+    judged = history_score.judge(msgspec.structs.replace(BUG, **change), BY_VERSION)
+    assert judged.state == state
+    assert why in judged.why
+
+
+def test_the_score_counts() -> None:
+    judged = [history_score.judge(BUG, BY_VERSION), history_score.judge(msgspec.structs.replace(BUG, missed="x"), {})]
+    assert history_score.lines(judged)[-1] == "caught 1 of 2 past bugs"
+
+
+def test_the_shipped_history_is_sound() -> None:
+    from spec.rules import all_rules
+
+    bugs = history_score.load()
+    assert len([bug for bug in bugs if not bug.missed]) >= 10
+    for bug in bugs:
+        assert all(link.startswith("https://github.com/") for link in bug.links), bug.id
+        assert bug.missed or bug.rule in all_rules(), f"{bug.id}: unknown rule {bug.rule}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[[bug]]\nid = "a"', "missing required field `title`"),
+        ("[[bug", "history.toml"),
+        ('[[bug]]\nid = "a"\ntitle = "t"\nlinks = []\nkind = "k"', "rule, mode, signature and wrong are needed"),
+        ('[[bug]]\nid = "a"\ntitle = "t"\nlinks = []\nkind = "k"\nmissed = "m"\nsince = "soon"', "since: 'soon'"),
+        ('[[bug]]\nid = "a"\ntitle = "t"\nlinks = []\nkind = "k"\nmissed = "m"\n' * 2, "bug a is there twice"),
+    ],
+)
+def test_a_wrong_history_names_file_and_field(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "history.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"history\.toml") as caught:
+        history_score.load(path)
+    assert message in str(caught.value)
