@@ -50,7 +50,7 @@ def items_in_order(family: MediaFamily, prompt: Prompt) -> dict[str, list[Run]]:
         raise OutOfDomain(f"{family.name} places videos in absolute time; their intervals are missing")
     videos: list[Run] = []
     for number, (t, h, w) in enumerate(prompt.video_grids):
-        interval = 1.0 if seconds is None else seconds[number]
+        interval = seconds[number] if family.absolute_time and seconds is not None else 1.0
         if family.frames_apart:
             videos.extend(Run(kind="video", grid=(1, h, w)) for _ in range(t))
         else:

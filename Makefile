@@ -1,0 +1,21 @@
+# `make run`: set up, then run the suite against the default engine. `make test`: set up, then test the suite itself.
+VENV ?= .venv
+BIN := $(VENV)/bin
+export VENV
+
+.PHONY: run test setup clean
+
+run: setup
+	$(BIN)/ropecheck run
+
+test: setup
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest
+
+setup:
+	@requirements/setup.sh
+
+clean:
+	rm -rf $(VENV) .ropecheck
