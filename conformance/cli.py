@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -64,7 +65,7 @@ def run(
     seed: Annotated[int, typer.Option("--seed", help="Seed of everything random.")] = 0,
     shard: Annotated[str, typer.Option("--shard", help="i/n: the i-th of n parts, by scenario id.")] = "1/1",
     out: OutOption = OUT,
-    report: ReportOption = "json",
+    report: ReportOption = "junit,json",
     workers: WorkersOption = 0,
     time_limit: LimitOption = 20.0,
     bound: Annotated[str | None, typer.Option("--bound", help="Size of the exhaustive scope.")] = None,
@@ -82,6 +83,34 @@ def run(
         limits=Limits(scenario=limit_for(time_limit)),
         known_folder=known,
         complete=not phase and shard == "1/1",
+    )
+    return run_session(settings, [*reports_for(report, out), Terminal(console())]).exit_code
+
+
+@app.command()
+def fuzz(
+    max_time: Annotated[float, typer.Option("--max-time", help="Seconds to search.")] = 60.0,
+    target: TargetOption = DEFAULT,
+    device: DeviceOption = "cpu",
+    seed: Annotated[int, typer.Option("--seed", help="First seed; default: from the clock.")] = -1,
+    out: OutOption = OUT,
+    report: ReportOption = "junit,json",
+    workers: WorkersOption = 0,
+    time_limit: LimitOption = 20.0,
+    known: KnownOption = KNOWN,
+) -> int:
+    """Search at random until the time is up or something new fails; its smallest witness is stored for `replay`."""
+    seed = seed if seed >= 0 else int(time.time()) % 1_000_000
+    settings = Settings(
+        target=target_for(target, device),
+        device=device,
+        workers=workers_for(workers),
+        out=out,
+        phases=phases.select(["fuzz"]),
+        options=Options(seed=seed, max_time=limit_for(max_time)),
+        limits=Limits(scenario=limit_for(time_limit)),
+        known_folder=known,
+        complete=False,
     )
     return run_session(settings, [*reports_for(report, out), Terminal(console())]).exit_code
 
@@ -109,6 +138,7 @@ def replay(
         limits=Limits(scenario=limit_for(time_limit)),
         known_folder=known,
         witnesses=False,
+        shrink_seconds=0,
         complete=False,
     )
     return run_session(settings, [*reports_for("json", folder), Terminal(console(), full=True)]).exit_code

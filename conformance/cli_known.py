@@ -91,9 +91,11 @@ def add(
     rule: Annotated[str, typer.Option("--rule", help="Only this rule's failures of the file.")] = "",
     known: KnownOption = KNOWN,
 ) -> None:
-    """Add the failures of a stored file to the list, one entry each."""
+    """Add the failures of a stored file to the list, one entry each. Consequences are expected with their causes and
+    get no entry."""
     stored = read_stored(file)
-    keys = sorted({failure.key for failure in stored.failures if rule in ("", failure.rule)})
+    causes = (failure for failure in stored.failures if not failure.follows)
+    keys = sorted({failure.key for failure in causes if rule in ("", failure.rule)})
     if not keys:
         raise UsageError(f"{file}: failures: holds none{f' of rule {rule}' if rule else ''}")
     for option, text in (("--reason", reason), ("--link", link)):

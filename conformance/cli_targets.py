@@ -200,8 +200,17 @@ def bisect(
     return 0
 
 
-def score_history(*, seed: int = 0, workers: int = 0, add: bool = False, json: Path | None = None) -> int:
-    """`ropecheck score --history`: run what the past bugs need, print caught / total and why each miss is missed."""
+def score(
+    history: Annotated[bool, typer.Option("--history", help="On past bugs, by the releases around them.")] = False,
+    phase: PhaseOption = None,
+    seed: SeedOption = 0,
+    workers: WorkersOption = 0,
+    add: AddOption = False,
+    json: Annotated[Path | None, typer.Option("--json", help="File for the JSON form.")] = None,
+) -> int:
+    """How many bugs the suite catches, and why each miss is missed."""
+    if not history:
+        raise UsageError("score: say on what, with --history")
     bugs = history_score.load()
     columns: dict[str, matrix.Column] = {}
     try:
@@ -209,7 +218,7 @@ def score_history(*, seed: int = 0, workers: int = 0, add: bool = False, json: P
         for version in history_score.versions_needed(bugs):
             name = f"sglang=={version}"
             if add or name in known:
-                columns[version] = column(name, seed=seed, phase=(), workers=workers, add=add)
+                columns[version] = column(name, seed=seed, phase=phase or (), workers=workers, add=add)
     except ProvisionError as error:
         raise refuse(error) from error
     judged = [history_score.judge(bug, columns) for bug in bugs]
@@ -223,7 +232,8 @@ def score_history(*, seed: int = 0, workers: int = 0, add: bool = False, json: P
 
 
 def mount(app: typer.Typer) -> None:
-    """Add these verbs to the command line; `score` is mounted by whoever owns its other half."""
+    """Add these verbs to the command line."""
     app.add_typer(target_app, name="target")
     app.command("matrix")(matrix_verb)
     app.command("bisect")(bisect)
+    app.command("score")(score)

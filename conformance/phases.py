@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import itertools
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,6 +23,8 @@ class Options:
     seed: int = 0
     bound: str | None = None
     """Size of the exhaustive scope; None: the phase's own default."""
+    max_time: float = 60.0
+    """Seconds that `fuzz` may search."""
 
 
 class Driver(Protocol):
@@ -37,6 +41,10 @@ class Driver(Protocol):
 
     def warn(self, message: str, loud: bool = False) -> None:
         """Put one line before people, and into the reports."""
+
+    @property
+    def found_new(self) -> bool:
+        """Whether a failure that no entry expects has been seen."""
 
     def check(self, scenario: Scenario) -> Outcome:
         """Check one scenario now and wait for its outcome, for searches that follow what they see."""
@@ -91,6 +99,46 @@ def _known_bound(options: Options) -> None:
     scopes(options.bound)
 
 
+RANDOM_COUNT = 120
+STATEFUL_COUNT = 60
+"""Scenarios of a default run; `fuzz` goes on until its time is up."""
+
+
+def _laws(driver: Driver) -> None:
+    from conformance.scenarios.laws import scenarios
+
+    found = scenarios()
+    driver.check_all(found, total=len(found))
+
+
+def _hypothesis(driver: Driver) -> None:
+    from conformance.generate import random_scenarios
+
+    driver.check_all(random_scenarios(driver.options.seed, RANDOM_COUNT))
+
+
+def _stateful(driver: Driver) -> None:
+    from conformance.generate import stateful_scenarios
+
+    driver.check_all(stateful_scenarios(driver.options.seed, STATEFUL_COUNT))
+
+
+def _fuzz(driver: Driver) -> None:
+    """Both generators in turn, seed after seed, until the time is up or something new is found."""
+    from conformance.generate import random_scenarios, stateful_scenarios
+
+    deadline = time.monotonic() + driver.options.max_time
+
+    def endless() -> Iterator[Scenario]:
+        for seed in itertools.count(driver.options.seed):
+            for scenario in itertools.chain(random_scenarios(seed, 50), stateful_scenarios(seed, 25)):
+                if driver.found_new or time.monotonic() > deadline:
+                    return
+                yield scenario
+
+    driver.check_all(endless())
+
+
 _PHASES: dict[str, Phase] = {}
 
 
@@ -102,7 +150,11 @@ def register(phase: Phase) -> None:
 
 
 register(Phase(name="chosen", summary="scenarios that somebody chose, one reason each", drive=_chosen))
+register(Phase(name="laws", summary="relations between forwards that need no oracle", drive=_laws))
 register(Phase(name="exhaustive", summary="every scenario up to a bound", drive=_exhaustive, accepts=_known_bound))
+register(Phase(name="hypothesis", summary="large and odd scenarios, drawn at random", drive=_hypothesis))
+register(Phase(name="stateful", summary="a state machine over requests and sessions", drive=_stateful))
+register(Phase(name="fuzz", summary="random scenarios until the time is up", drive=_fuzz, default=False))
 
 
 def all_phases() -> dict[str, Phase]:

@@ -24,6 +24,7 @@ from conformance.events import (
     Warned,
 )
 from conformance.files import clear_failures, clear_reports
+from conformance.generate.shrink import shrink
 from conformance.notices import after_run, before_run
 from conformance.outcome import Outcome, Unrun
 from conformance.phases import Options, Phase
@@ -36,6 +37,9 @@ from conformance.verdict import judge
 from conformance.version import spec_hash, suite_version
 from reference.operations import Scenario
 from spec.history import OutOfDomain
+
+SHRINK_ONE = 10.0
+"""Seconds after which one finding's witness is small enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +59,8 @@ class Settings:
     today: datetime.date | None = None
     witnesses: bool = True
     """Replay the known failures' witnesses first."""
+    shrink_seconds: float = 30.0
+    """For making new findings' witnesses smaller; 0: leave them as they are."""
     complete: bool = True
     """Warn about what was never reached."""
 
@@ -103,6 +109,28 @@ class Runner:
         found: list[Outcome] = []
         self._run([scenario], found.append)
         return found[0]
+
+    @property
+    def found_new(self) -> bool:
+        """As phases.Driver says."""
+        return any(finding.unexpected for finding in self.tally.summary.findings)
+
+    def shrink_new(self, seconds: float) -> None:
+        """Make the witness of every new finding smaller; consequences shrink with their cause."""
+        deadline = time.monotonic() + seconds
+        for finding in self.tally.summary.findings:
+            left = deadline - time.monotonic()
+            if not finding.unexpected or finding.failure.follows or left <= 0:
+                continue
+            shrunk, failure = shrink(finding.scenario, finding.key, self._quietly, min(left, SHRINK_ONE))
+            if failure is not None:
+                self.tally.shrunk(finding, shrunk, failure)
+
+    def _quietly(self, scenario: Scenario) -> Outcome:
+        """A scenario's outcome, outside all counts."""
+        for planned, answer in self._pool.answers(self._plans([scenario])):
+            return verdict_of(planned, answer)
+        raise AssertionError("the pool answers every plan")
 
     def _fresh(self, scenarios: Iterable[Scenario]) -> Iterator[Scenario]:
         for scenario in scenarios:
@@ -205,6 +233,7 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
             for phase in settings.phases:
                 runner.enter(phase.name)
                 phase.drive(runner)
+            runner.shrink_new(settings.shrink_seconds)
         except KeyboardInterrupt:
             summary.interrupted = True
         except GaveUp as error:

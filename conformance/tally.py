@@ -78,6 +78,12 @@ class Tally:
         if before and before != finding.file and all(other.file != before for other in self.summary.findings):
             (self._folder.parent / before).unlink(missing_ok=True)
 
+    def shrunk(self, finding: Finding, scenario: Scenario, failure: Failure) -> None:
+        """A smaller witness of a finding has been found."""
+        finding.scenario, finding.failure, finding.size = scenario, failure, size_of(scenario)
+        outcome = Outcome(scenario=scenario.id, name=scenario.name, failures=(failure,))
+        self._store(finding, outcome)
+
     def _unrun(self, scenario: Scenario, unrun: tuple[Unrun, ...]) -> None:
         if len(self.summary.unrun) < MAX_UNRUN:
             self.summary.unrun.append((scenario, unrun[0], self._write(scenario, (), unrun)))

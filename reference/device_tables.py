@@ -1,11 +1,23 @@
-"""The prompt table computed on a torch device from a few numbers per run; torch is imported only here and lazily."""
+"""Prompt tables in torch, on any device. Nothing else of the reference imports torch."""
 
 from __future__ import annotations
 
 import torch
 
+from reference.prompt_tables import prompt_table
 from spec.families.declaration import ROUNDING, GridFamily, MediaFamily, frame_times
 from spec.history import History, run_length
+
+
+def prompt_table_torch(family: MediaFamily, history: History, device: str | torch.device = "cpu") -> torch.Tensor:
+    """int64 [axes, P] on `device`: built there from one small copy of the runs, where the family's blocks are grids;
+    built on the host and copied where they are not (HunYuan-VL, an omni family, a run that was cut short).
+
+    Raises OutOfDomain where the specification does.
+    """
+    if torch.device(device).type == "cpu" or not grids_only(family, history):
+        return torch.from_numpy(prompt_table(family, history)).to(device)
+    return table_on_device(family, history, torch.device(device))
 
 
 def grids_only(family: MediaFamily, history: History) -> bool:

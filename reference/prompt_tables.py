@@ -1,4 +1,4 @@
-"""Whole prompt tables at memory speed: numpy, and torch on any device.
+"""Whole prompt tables at memory speed, in numpy; `device_tables` has them in torch, on any device.
 
 The specification places token after token; here every run is one block. Equal runs share one relative block, the
 starts are a running sum, and the table is written once. What a run may be, and how many tokens it has, is asked of
@@ -11,16 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from reference.blocks import Block, Line, Table, block_of, ramp, write_numbered
 from spec.families.declaration import MediaFamily
 from spec.history import History, Run, numbered_family
-
-if TYPE_CHECKING:
-    import torch
 
 _LONG_RUNS = 192
 """Mean tokens per run from which writing run by run beats joining small blocks."""
@@ -86,15 +82,3 @@ def _numbered_table(family: MediaFamily, history: History) -> Table:
 def block_length(family: MediaFamily, run: Run) -> int:
     """Tokens of a media run, cut or whole."""
     return family.token_count(run) if run.kept is None else run.kept
-
-
-def prompt_table_torch(family: MediaFamily, history: History, device: str | torch.device = "cpu") -> torch.Tensor:
-    """The same table as a torch tensor on `device`: built there from one small copy of the runs, where the family's
-    blocks are grids; built on the host and copied where they are not (HunYuan-VL, a video with its audio track)."""
-    import torch
-
-    from reference.device_tables import grids_only, table_on_device
-
-    if torch.device(device).type == "cpu" or not grids_only(family, history):
-        return torch.from_numpy(prompt_table(family, history)).to(device)
-    return table_on_device(family, history, torch.device(device))

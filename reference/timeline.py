@@ -46,7 +46,7 @@ class Timeline:
     def take(self, indices: IntArray) -> IntArray:
         """Columns of token indices. int64 [n] -> int64 [axes, n]."""
         known = self.ahead.shape[1]
-        if not indices.size or int(indices[-1]) < known and int(indices.max()) < known:
+        if not indices.size or (int(indices[-1]) < known and int(indices.max()) < known):
             return self.ahead[:, indices]
         shifted = np.broadcast_to(indices + self.delta, (self.table.shape[0], indices.size))
         return np.where(indices < known, self.ahead[:, np.minimum(indices, known - 1)], shifted)

@@ -33,17 +33,22 @@ class Requests:
     def count(self) -> int:
         return len(self.deltas)
 
-    def rows_at(self, owner: Ints, index: Ints) -> Ints:
-        """int64 [axes, T]: the columns of token `index[i]` of request `owner[i]`: tabulated, or index + delta."""
-        past = index - self.widths[owner]
-        rows = np.empty((self.columns.shape[0], len(index)), dtype=np.int64)
-        np.add(index, self.deltas[owner], out=rows[0])
-        rows[1:] = rows[0]
-        inside = np.flatnonzero(past < 0)
-        if len(inside):
-            held = owner[inside]
-            rows[:, inside] = self.columns[:, self.offsets[held] + index[inside]]
-        return rows
+    def packed(self, first: Ints, lens: Ints) -> tuple[Ints, Ints]:
+        """`lens[i]` tokens of request i from index `first[i]`, packed."""
+        self._check(first)
+        self._check(lens)
+        shift = first - (np.cumsum(lens) - lens)
+        place = np.arange(int(lens.sum()), dtype=np.int64)
+        index = place + np.repeat(shift, lens)
+        by_delta = place + np.repeat(shift + self.deltas, lens)
+        if not self.columns.shape[1]:
+            rows = np.empty((self.columns.shape[0], len(index)), dtype=np.int64)
+            rows[:] = by_delta
+            return index, rows
+        held = place + np.repeat(shift + self.offsets, lens)
+        rows = self.columns.take(held, axis=1, mode="clip")
+        np.copyto(rows, by_delta, where=index >= np.repeat(self.widths, lens))
+        return index, rows
 
     def steps(self, first: Ints, count: int) -> tuple[Ints, Ints]:
         """`count` tokens of every request from index `first`, request-major."""
@@ -59,8 +64,13 @@ class Requests:
             np.add(index, self.deltas[:, None], out=rows[0])
             rows[1:] = rows[0]
             return flat, rows.reshape(len(rows), -1)
-        owner = np.repeat(np.arange(self.count), index.shape[1])
-        return flat, self.rows_at(owner, flat)
+        held = np.clip(index + self.offsets[:, None], 0, max(self.columns.shape[1] - 1, 0))
+        rows = np.empty((self.columns.shape[0], *index.shape), dtype=np.int64)
+        rows[:] = index + self.deltas[:, None]
+        inside = index < self.widths[:, None]
+        if inside.any():
+            rows[:, inside] = self.columns[:, held[inside]]
+        return flat, rows.reshape(len(rows), -1)
 
     def _check(self, first: Ints) -> None:
         if first.shape != (self.count,):
@@ -71,12 +81,7 @@ class Requests:
 
 def extend(requests: Requests, prefix_lens: Ints, extend_lens: Ints) -> tuple[Ints, Ints]:
     """EXTEND: tokens prefix_len .. prefix_len + extend_len - 1 of each request, packed. See spec/modes/extend.py."""
-    requests._check(prefix_lens)
-    requests._check(extend_lens)
-    owner = np.repeat(np.arange(requests.count), extend_lens)
-    shift = prefix_lens - (np.cumsum(extend_lens) - extend_lens)
-    index = np.arange(len(owner), dtype=np.int64) + shift[owner]
-    return index, requests.rows_at(owner, index)
+    return requests.packed(prefix_lens, extend_lens)
 
 
 def decode(requests: Requests, seq_lens: Ints) -> tuple[Ints, Ints]:

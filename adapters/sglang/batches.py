@@ -160,7 +160,14 @@ def refresh_fill_ids(req: Any) -> None:
 
 def dllm_config(state: JobState, block_size: int) -> Any:
     """The engine's configuration of a diffusion model with this block size."""
-    return state.meter.call(state.engine.DllmConfig, "", {}, block_size, VOCABULARY, 1)
+    return filled(
+        state.engine.DllmConfig,
+        algorithm="",
+        algorithm_config={},
+        block_size=block_size,
+        mask_id=VOCABULARY,
+        max_running_requests=1,
+    )
 
 
 def token_count(forward: Forward) -> int:

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 from array import array
@@ -81,8 +82,14 @@ PLACES: dict[str, tuple[str, ...]] = {
         _KERNEL + "spec_tree:TreeMaskMode",
         _SRT + "speculative.eagle_utils:TreeMaskMode",
     ),
-    "prepare_for_draft": (_SRT + "speculative.eagle_worker_common:prepare_for_draft",),
-    "prepare_for_draft_extend": (_SRT + "speculative.eagle_worker_common:prepare_for_draft_extend",),
+    "prepare_for_draft": (
+        _SRT + "speculative.eagle_worker_common:prepare_for_draft",
+        _SRT + "speculative.base_spec_worker:EagleDraftWorkerBase.prepare_for_draft",
+    ),
+    "prepare_for_draft_extend": (
+        _SRT + "speculative.eagle_worker_common:prepare_for_draft_extend",
+        _SRT + "speculative.base_spec_worker:EagleDraftWorkerBase.prepare_for_draft_extend",
+    ),
     "build_eagle_verify_input": (_SRT + "speculative.eagle_worker_common:build_eagle_verify_input",),
     "eagle_prepare_for_verify": (_SRT + "speculative.eagle_utils:eagle_prepare_for_verify",),
     "EagleDraftWorker": (_SRT + "speculative.eagle_worker_v2:EagleDraftWorker",),
@@ -163,7 +170,13 @@ def find(place: str) -> Any:
     the reason is then a missing GPU library, and the capability cannot run here."""
     module, _, name = place.partition(":")
     try:
-        return getattr(importlib.import_module(module), name, None)
+        holder, _, method = name.rpartition(".")
+        found: Any = importlib.import_module(module)
+        if not holder:
+            return getattr(found, name, None)
+        found = getattr(getattr(found, holder, None), method, None)
+        # A method that uses nothing of its object: the releases after it made a function of it.
+        return None if found is None else functools.partial(found, None)
     except (ImportError, OSError):
         return None
 
@@ -173,18 +186,24 @@ def filled(cls: Any, **known: Any) -> Any:
 
     Releases rename and move fields that no table depends on ("retrive_index").
     """
-    signature = inspect.signature(cls)
-    arguments = {name: value for name, value in known.items() if name in signature.parameters}
-    for name, parameter in signature.parameters.items():
-        if name not in arguments and parameter.default is inspect.Parameter.empty:
-            arguments[name] = None
+    accepted, required = arguments_of(cls)
+    arguments = {name: value for name, value in known.items() if name in accepted}
+    for name in required:
+        arguments.setdefault(name, None)
     return cls(**arguments)
 
 
 def taken(function: Callable[..., Any], **known: Any) -> dict[str, Any]:
     """The keyword arguments among `known` that this release's function takes."""
-    accepted = inspect.signature(function).parameters
+    accepted, _ = arguments_of(function)
     return {name: value for name, value in known.items() if name in accepted}
+
+
+@functools.lru_cache(maxsize=256)
+def arguments_of(function: Callable[..., Any]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """(names that a function or class takes, those of them that it requires)."""
+    taking = inspect.signature(function).parameters
+    return frozenset(taking), tuple(n for n, p in taking.items() if p.default is inspect.Parameter.empty)
 
 
 def parameters(function: Callable[..., Any] | None) -> dict[str, str]:

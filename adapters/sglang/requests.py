@@ -168,14 +168,17 @@ def schedule(state: JobState, step: Schedule) -> None:
 def prefix_cache(state: JobState, req: Any, hit: int) -> Any:
     """A prefix cache that holds the first `hit` tokens of the request's history."""
     engine = state.engine
-    lacking = engine.lacks("RadixCache", "RadixKey", "InsertParams")
+    lacking = engine.lacks("RadixCache", "RadixKey")
     if lacking or not hasattr(engine.RadixCache, "create_simulated"):
         raise Absent(lacking or "this release has no RadixCache.create_simulated")
     cache = state.meter.call(engine.RadixCache.create_simulated)
     history = (req.origin_input_ids + req.output_ids)[:hit]
     key = engine.RadixKey(history, getattr(req, "extra_key", None))
     value = torch.zeros(hit, dtype=torch.int64)
-    state.meter.call(cache.insert, engine.InsertParams(key=key, value=value))
+    if engine.InsertParams is None:
+        state.meter.call(cache.insert, key, value)
+    else:
+        state.meter.call(cache.insert, engine.InsertParams(key=key, value=value))
     return cache
 
 

@@ -113,6 +113,7 @@ def draft_worker(cls: type, topk: int, num_steps: int, device: str, runner: Any)
         # A chain keeps every token; a tree keeps the best as many as its last level has.
         speculative_num_draft_tokens=num_steps + 1 if topk == 1 else topk + 1,
         hot_token_id=None,
+        server_args=StandIn(speculative_use_rejection_sampling=False),  # up to 0.5.16
         _topk1_parents_prealloc=chain,
         _topk1_score_indices_prealloc=scores,
         index_share_for_mtp_iteration=False,
@@ -197,7 +198,7 @@ def ragged_verify(state: JobState, forward: Forward, batch: Any) -> Any:
     state.meter.call(
         executor._run_ragged,
         **taken(
-            executor._run_ragged,
+            engine.TargetVerifyExecutor._run_ragged,
             batch=batch,
             layout=layout,
             ragged_window=window,
@@ -229,7 +230,7 @@ def draft_extend(state: JobState, forward: Forward, batch: Any) -> Any:
         forward.num_draft_tokens,
         batches.runner_for(state, forward.mode),
         None,
-        return_hidden_states_before_norm=False,
+        **taken(engine.prepare_for_draft_extend, return_hidden_states_before_norm=False),
     )
     state.meter.forwards += 1
     return result

@@ -16,6 +16,8 @@ from typing import Any
 
 FAKED = (
     "model_runner: device, flags and config fields read by ForwardBatch.init_new; no model, no weights",
+    "model_runner of older releases: server_args, ps, dcp_size, .. as on one GPU without LoRA; attention backend "
+    "torch_native on a CPU (the 1-D positions then come from the torch version, as in 0.5.22 and later)",
     "model_runner.kv_index_translator.own_plan().bind(): does nothing (KV slots are not positions)",
     "model_runner.attn_backend.init_forward_metadata(): does nothing; graph sequence fill value 1",
     "draft_runner.forward(): records the tables of that draft forward and returns fixed logits",
@@ -92,6 +94,10 @@ class AttentionBackend:
     def get_cuda_graph_seq_len_fill_value(self) -> int:
         """What padded rows get as their length."""
         return 1
+
+    def get_verify_buffers_to_fill_after_draft(self) -> tuple[None, None]:
+        """0.5.16's name for having no mask buffer of its own."""
+        return None, None
 
     get_cpu_graph_seq_len_fill_value = get_cuda_graph_seq_len_fill_value
 

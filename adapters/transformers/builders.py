@@ -48,7 +48,7 @@ class StandIn:
         self.config = config
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._cls, name)
+        found = getattr(self._cls, name, None)
         if not isinstance(found, types.FunctionType):
             raise AttributeError(f"the stand-in for {self._cls.__name__} has no {name}")
         return types.MethodType(found, self)

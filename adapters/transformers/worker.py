@@ -103,7 +103,10 @@ def raised(error: Exception) -> protocol.Raised:
     """The exception, with its innermost frame inside transformers (stage "engine") or none (stage "adapter")."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "/transformers/models/" in f.filename]
     message = str(error).splitlines()[0] if str(error) else ""
-    if not frames:
+    from adapters.transformers.builders import StandIn
+
+    lacking = isinstance(error, AttributeError) and isinstance(error.obj, StandIn)
+    if not frames or lacking:
         return protocol.Raised("adapter", type(error).__name__, message, "")
     last = frames[-1]
     where = f"transformers/models/{last.filename.split('/transformers/models/')[-1]}:{last.lineno} {last.name}"

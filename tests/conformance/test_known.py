@@ -11,7 +11,7 @@ import pytest
 
 from conformance import cli, known
 from conformance.errors import UsageError
-from conformance.files import read_stored
+from conformance.files import Stored, pretty, read_stored
 from conformance.outcome import Outcome, Unrun
 from reference.operations import Scenario
 from tests.conformance import planted_worker as how
@@ -69,6 +69,26 @@ def test_an_entry_must_fail_as_it_says(
     add(known_folder, witness, **fields)
     assert ropecheck(scenarios) == code
     assert words in capsys.readouterr().out
+
+
+def test_a_changed_entry_fails_the_run_even_where_the_other_failure_is_listed(
+    ropecheck: Run, known_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(known_folder, FAILS_B, signature="B")
+    assert ropecheck([PASSES]) == 0
+    add(known_folder, FAILS_B, signature="A")
+    assert ropecheck([PASSES]) == 1
+    assert "NEW" not in capsys.readouterr().out
+
+
+def test_a_witness_of_two_entries_outlives_one_of_them(known_folder: Path) -> None:
+    add(known_folder, FAILS_A, signature="A")
+    add(known_folder, FAILS_A, signature="B")
+    entries = known.load(known_folder)
+    known.remove(entries[0], entries)
+    assert [entry.witness for entry in known.load(known_folder)] == [FAILS_A]
+    known.remove(entries[1], entries)
+    assert list(known_folder.iterdir()) == []
 
 
 def test_a_witness_runs_once_and_in_its_own_shard(ropecheck: Run, known_folder: Path, tmp_path: Path) -> None:
@@ -174,6 +194,16 @@ def test_add_check_and_prune(
     assert {entry.entry.signature for entry in known.load(known_folder)} == {"A", "B", "D"}
     assert not (known_folder / f"{PASSES.id}.json").exists()
     assert (known_folder / f"{both.id}.json").exists()
+
+
+def test_add_leaves_consequences_out(known_folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "stored.json"
+    failures = (failure("A"), failure("follows from it", follows=RULE))
+    stored = Stored(scenario=FAILS_A, target="planted", version="1.5.0", device="cpu", failures=failures)
+    path.write_bytes(pretty(stored))
+    more = ["--reason", "r", "--link", "l", "--known", str(known_folder)]
+    assert cli.execute(["known", "add", str(path), *more]) == 0
+    assert [entry.entry.signature for entry in known.load(known_folder)] == ["A"]
 
 
 @pytest.mark.parametrize(

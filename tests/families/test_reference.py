@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reference import prompt_tables
-from reference.device_tables import grids_only, table_on_device
 from reference.prompt_ids import table_from_ids
-from reference.prompt_tables import delta, prompt_table, prompt_table_torch
+from reference.prompt_tables import delta, prompt_table
 from spec import history as spec
 from spec.families import FAMILIES
 from spec.families.declaration import MediaFamily
@@ -54,6 +56,8 @@ def test_a_cut_history_too(drawn: Drawn, data: st.DataObject) -> None:
 @given(prompts())
 def test_torch_and_device_tables(drawn: Drawn) -> None:
     torch = pytest.importorskip("torch")
+    from reference.device_tables import grids_only, prompt_table_torch, table_on_device
+
     family, history = drawn
     table = prompt_table_torch(family, history)
     assert table.dtype == torch.int64
@@ -120,3 +124,9 @@ def test_a_returned_table_is_the_callers_own() -> None:
 def test_empty_prompt() -> None:
     assert prompt_table(QWEN2_VL, ()).shape == (3, 0)
     assert delta(prompt_table(QWEN2_VL, ())) == 0
+
+
+def test_numpy_users_do_not_pay_for_torch() -> None:
+    code = "import sys, reference.prompt_ids, reference.windows, conformance.family_run; print('torch' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"

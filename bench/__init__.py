@@ -1,0 +1,1 @@
+"""Benchmarks: every contender in one process and one run."""

@@ -1,0 +1,117 @@
+"""Is a set of vectors sound? Every problem is one line that names the file and the place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.errors import UsageError
+from conformance.vectors import store
+from conformance.vectors import types as v
+from conformance.vectors.derive import derive, to_table
+from spec.rules import all_rules
+
+MOST_BYTES = 5_000_000
+"""What a repository should be asked to carry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What lint found."""
+
+    files: int
+    size: int
+    """Bytes."""
+    problems: tuple[str, ...]
+    unreadable: int
+    """How many of the problems are files that are no vectors at all."""
+
+
+def lint(where: Path) -> Report:
+    """Check every vector of a folder, or one. Raises UsageError when there is no such place."""
+    problems: list[str] = []
+    unreadable = 0
+    size = 0
+    seen: dict[str, Path] = {}
+    found = store.paths(where)
+    for path in found:
+        try:
+            vector = store.read(path)
+        except UsageError as error:
+            problems.append(str(error))
+            unreadable += 1
+            continue
+        size += path.stat().st_size
+        problems.extend(f"{path}: {problem}" for problem in problems_of(vector))
+        problems.extend(_name(path, vector))
+        if vector.id in seen:
+            problems.append(f"{path}: id: the same as {seen[vector.id]}")
+        seen.setdefault(vector.id, path)
+    if size > MOST_BYTES:
+        problems.append(f"{where}: {size} bytes of vectors, at most {MOST_BYTES}")
+    return Report(files=len(found), size=size, problems=tuple(problems), unreadable=unreadable)
+
+
+def problems_of(vector: v.Vector) -> Iterator[str]:
+    """What is wrong inside one vector: its id, its expected tables, its provenance."""
+    right = v.id_of(vector.input)
+    if vector.id != right:
+        yield f"id: {vector.id}, its input hashes to {right}"
+    try:
+        derived = derive(vector.input)
+    except (ValueError, KeyError, IndexError) as error:
+        what = f"no request or session {error}" if isinstance(error, KeyError) else str(error)
+        yield f"input: not legal: {what}"
+        return
+    expected = tuple(map(to_table, derived))
+    if [table.label for table in vector.expected] != [table.label for table in expected]:
+        yield (f"expected: labels {[table.label for table in vector.expected]}, "
+               f"the specification derives {[table.label for table in expected]}")
+    else:
+        for number, (held, wanted) in enumerate(zip(vector.expected, expected, strict=True)):
+            yield from _table(f"expected[{number}]", held, wanted)
+    rules = tuple(sorted(frozenset().union(*(one.rules for one in derived))))
+    if vector.provenance.rules != rules:
+        yield f"provenance.rules: {list(vector.provenance.rules)}, the vector checks {list(rules)}"
+    for rule in vector.provenance.rules:
+        if rule not in all_rules():
+            yield f"provenance.rules: no rule {rule!r}"
+
+
+def _name(path: Path, vector: v.Vector) -> Iterator[str]:
+    folder = v.folder_of(vector.input)
+    if path.stem != vector.id:
+        yield f"{path}: id: {vector.id}, the file is named {path.name}"
+    if path.resolve().parent.name != folder:
+        yield f"{path}: input: belongs into the folder {folder}"
+
+
+def _table(where: str, held: v.Table, wanted: v.Table) -> Iterator[str]:
+    """The first difference of every field."""
+    for field in ("free", "optional_from", *v.FACTS):
+        found, right = getattr(held, field), getattr(wanted, field)
+        if found != right:
+            yield f"{where}.{field}: {found}, the specification derives {right}"
+    if held.positions != wanted.positions:
+        yield f"{where}.positions{_difference(held.positions, wanted.positions)}"
+    if held.rows != wanted.rows:
+        if held.rows is None or wanted.rows is None or len(held.rows) != len(wanted.rows):
+            yield f"{where}.rows: {_count(held.rows)} rows, the specification derives {_count(wanted.rows)}"
+            return
+        for axis, (found_row, right_row) in enumerate(zip(held.rows, wanted.rows, strict=True)):
+            if found_row != right_row:
+                yield f"{where}.rows[{axis}]{_difference(found_row, right_row)}"
+
+
+def _difference(held: tuple[int, ...] | None, wanted: tuple[int, ...] | None) -> str:
+    if held is None or wanted is None:
+        return f": {'missing' if held is None else 'given'}, the specification derives {_count(wanted)} columns"
+    if len(held) != len(wanted):
+        return f": {len(held)} columns, the specification derives {len(wanted)}"
+    column = next(i for i, pair in enumerate(zip(held, wanted, strict=True)) if pair[0] != pair[1])
+    return f"[{column}]: {held[column]}, the specification derives {wanted[column]}"
+
+
+def _count(values: tuple[object, ...] | None) -> str:
+    return "no" if values is None else str(len(values))

@@ -1,0 +1,34 @@
+"""Runs and tables of vector files in the specification's terms. Imports the specification only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from conformance.vectors import types as v
+from spec.history import Column, Family, History, Run, run_length
+
+
+def history_of(runs: Sequence[v.Run]) -> History:
+    """A vector's runs as a history."""
+    return tuple(
+        Run(kind=run.kind, tokens=run.tokens, grid=run.grid, kept=run.kept,
+            seconds_per_grid=1.0 if run.seconds_per_grid is None else run.seconds_per_grid)
+        for run in runs
+    )
+
+
+def columns_of(table: v.Rows) -> tuple[Column, ...]:
+    """[axes][P] as P columns. Rows of unequal width give columns up to the shortest, so they equal no right table."""
+    return tuple(zip(*table, strict=False))
+
+
+def media_spans(family: Family, history: History) -> tuple[tuple[int, int], ...]:
+    """Half-open token ranges of the media runs."""
+    out = []
+    start = 0
+    for run in history:
+        size = run_length(family, run)
+        if not run.is_text:
+            out.append((start, start + size))
+        start += size
+    return tuple(out)

@@ -1,0 +1,359 @@
+"""What a vector file holds. The structs are the schema; data/vector.schema.json is written from them:
+
+    python -m conformance.vectors.types > conformance/data/vector.schema.json
+
+A vector's id is the hash of its *input*, so that a new expected value, name or note never changes the id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+SCHEMA = "ropecheck.vector/1"
+"""Raised when a field changes its meaning or a reader of the older schema would misread a file."""
+
+SCHEMA_FILE = Path(__file__).parent.parent / "data" / "vector.schema.json"
+
+FREE = -1
+"""Stands in a table where any value will do; no position is negative."""
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Counts = tuple[Count, ...]
+Rows = tuple[tuple[int, ...], ...]
+"""One tuple per axis (t, h, w, ..), all of equal width."""
+
+
+class _Strict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A misspelt field is an error; a field that holds its default is left out."""
+
+
+# ---------------------------------------------------------------- what a request brings
+
+
+class Run(_Strict):
+    """Consecutive tokens of one kind."""
+
+    kind: Literal["text", "image", "video", "audio"]
+    tokens: Count = 0
+    """Text and audio: how many. Image and video: 0, the family counts them from the grid."""
+    grid: tuple[Count, Count, Count] | None = None
+    """Image and video: (t, h, w) patches before the family's spatial merge."""
+    seconds_per_grid: float | None = None
+    """Video: seconds between two temporal grid steps; none: 1."""
+    kept: Count | None = None
+    """Only the first `kept` tokens are left (a session's offset cut the run)."""
+
+
+class Request(_Strict):
+    """A request as an engine holds it before a forward."""
+
+    runs: tuple[Run, ...]
+    """Its whole prompt; in a session, with all earlier turns and replies."""
+    table: Rows
+    """[axes][P]: the columns of the whole prompt."""
+    delta: int
+    """max(table) + 1 - P; 0 without media."""
+    tabulated: Count
+    """An engine need not hold more than this many leading columns: later ones are text, at index + delta."""
+
+
+# ---------------------------------------------------------------- batches
+
+
+class Extend(_Strict, tag_field="mode", tag="extend"):
+    """Prefill windows: request i reads tokens prefix_lens[i] .. prefix_lens[i] + extend_lens[i] - 1."""
+
+    seq_lens: Counts
+    """prefix + extend."""
+    prefix_lens: Counts
+    extend_lens: Counts
+
+
+class SplitPrefill(_Strict, tag_field="mode", tag="split_prefill"):
+    """As extend."""
+
+    seq_lens: Counts
+    prefix_lens: Counts
+    extend_lens: Counts
+
+
+class Mixed(_Strict, tag_field="mode", tag="mixed"):
+    """Windows, then `decoding` requests that decode (each a window of one token)."""
+
+    seq_lens: Counts
+    prefix_lens: Counts
+    extend_lens: Counts
+    decoding: Count
+
+
+class Decode(_Strict, tag_field="mode", tag="decode"):
+    """One token per request."""
+
+    seq_lens: Counts
+    """Counts the token that is fed."""
+
+
+class DraftDecode(_Strict, tag_field="mode", tag="draft_decode"):
+    """num_steps - 1 forwards of topk branches per request."""
+
+    seq_lens: Counts
+    """Committed tokens."""
+    topk: Count
+    num_steps: Count
+
+
+class TargetVerify(_Strict, tag_field="mode", tag="target_verify"):
+    """A tree of drafted tokens per request."""
+
+    seq_lens: Counts
+    """Committed tokens; the root's index is seq_len."""
+    topk: Count
+    parents: tuple[Counts, ...]
+    """Per request: for each node after the root (node 0), its parent's node number."""
+    verify_lens: Counts
+    """Nodes per request, root included."""
+    ragged_tokens: Count = 0
+    """Packed width after padding to a graph tier; 0: none."""
+
+
+class DraftExtendV2(_Strict, tag_field="mode", tag="draft_extend_v2"):
+    """num_draft_tokens per request, after a verify."""
+
+    seq_lens: Counts
+    """Committed tokens."""
+    num_draft_tokens: Count
+
+
+class DllmExtend(_Strict, tag_field="mode", tag="dllm_extend"):
+    """A block of tokens per request; 1-D only."""
+
+    block_offsets: Counts
+    block_size: Count
+
+
+class Idle(_Strict, tag_field="mode", tag="idle"):
+    """No requests."""
+
+
+Batch = Extend | SplitPrefill | Mixed | Decode | DraftDecode | TargetVerify | DraftExtendV2 | DllmExtend | Idle
+
+
+# ---------------------------------------------------------------- session events
+
+
+class Open(_Strict, tag_field="do", tag="open"):
+    """A session is opened."""
+
+    session: Count
+    streaming: bool = False
+
+
+class Turn(_Strict, tag_field="do", tag="turn"):
+    """A request arrives in a session with its own runs, and the table and delta of those runs alone."""
+
+    session: Count
+    request: Count
+    runs: tuple[Run, ...]
+    table: Rows
+    """[axes][tokens of this turn], from position 0."""
+    delta: int
+    parent: Count | None = None
+    """The request that it appends to; none in a streaming session, which appends to its last finished turn."""
+    replace: bool = False
+    offset: Count = 0
+    drop_previous_output: bool = False
+    max_new_tokens: Count | None = None
+    """None: no limit."""
+
+
+class Reply(_Strict, tag_field="do", tag="reply"):
+    """The request's model emits so many more tokens, perhaps past its max_new_tokens."""
+
+    request: Count
+    tokens: Count
+
+
+class Finish(_Strict, tag_field="do", tag="finish"):
+    """The request ends normally."""
+
+    request: Count
+
+
+class Abort(_Strict, tag_field="do", tag="abort"):
+    """The request is aborted."""
+
+    request: Count
+
+
+class Retract(_Strict, tag_field="do", tag="retract"):
+    """The scheduler takes the request's memory back and prefills it again; its history stays."""
+
+    request: Count
+
+
+Event = Open | Turn | Reply | Finish | Abort | Retract
+
+
+class Retraction(_Strict):
+    """One retraction."""
+
+    outputs: Count
+    """Tokens that the request had emitted by then."""
+    refusals: Count = 0
+    """Times that the scheduler then considered the request and refused it."""
+
+
+class Load(_Strict):
+    """A batch that is put into a wider buffer."""
+
+    requests: tuple[Request, ...]
+    batch: Batch
+    padded_tokens: Count
+
+
+# ---------------------------------------------------------------- inputs
+
+
+class ForwardInput(_Strict, tag_field="kind", tag="forward"):
+    """The batch of one forward."""
+
+    family: str
+    requests: tuple[Request, ...]
+    batch: Batch
+
+
+class PaddingInput(_Strict, tag_field="kind", tag="padding"):
+    """Batches loaded one after another into one buffer; the last one is looked at."""
+
+    family: str
+    buffer: Literal["graph", "dp"]
+    """"graph": static buffers that keep what an earlier load left. "dp": padded to another rank's size."""
+    capacity: Count
+    """Columns of the buffer."""
+    earlier: tuple[Load, ...]
+    load: Load
+
+
+class SessionInput(_Strict, tag_field="kind", tag="session"):
+    """What happens to sessions, in order."""
+
+    family: str
+    events: tuple[Event, ...]
+
+
+class RetractionInput(_Strict, tag_field="kind", tag="retraction"):
+    """A request that is retracted, once or more."""
+
+    family: str
+    request: Request
+    retractions: tuple[Retraction, ...]
+
+
+Input = ForwardInput | PaddingInput | SessionInput | RetractionInput
+
+
+# ---------------------------------------------------------------- expected values and answers
+
+
+class Answer(_Strict):
+    """One table of an engine's answer. Fields that the vector's expected table has must be there."""
+
+    label: str
+    """"" for a forward, "step 1".. for later draft forwards, "padded", "turn N" (N: the request), "retraction N"."""
+    positions: tuple[int, ...] | None = None
+    """The 1-D table."""
+    rows: Rows | None = None
+    """The three-row table, one list per axis."""
+    tokens: Count | None = None
+    """Tokens of the request's whole history."""
+    delta: int | None = None
+    media_spans: tuple[tuple[Count, Count], ...] | None = None
+    """Half-open token ranges of the media items in the whole history, in order."""
+    refused: bool | None = None
+
+
+class Table(Answer):
+    """What must be answered."""
+
+    free: tuple[tuple[Count, Count], ...] = ()
+    """Half-open ranges of columns that may hold anything; -1 stands there."""
+    optional_from: Count | None = None
+    """A table that ends at this column or later is wide enough; what it holds must be right."""
+
+
+class Declined(_Strict):
+    """An answer of an engine that lacks what the vector needs."""
+
+    not_offered: str
+    """The reason."""
+
+
+class Provenance(_Strict):
+    """Where a vector came from, for people."""
+
+    scenario: str
+    scenario_id: str
+    operation: Count
+    """Index into the scenario's operations."""
+    spec: str
+    """Hash of the specification that the vector was first derived from."""
+    reason: str
+    """Why the scenario exists."""
+    rules: tuple[str, ...]
+    """What the vector checks."""
+    bugs: tuple[str, ...]
+    """Public bugs that broke these rules."""
+
+
+class Vector(_Strict):
+    """One vector."""
+
+    schema: Literal["ropecheck.vector/1"]
+    id: str
+    input: Input
+    expected: tuple[Table, ...]
+    provenance: Provenance
+
+
+FACTS = ("tokens", "delta", "media_spans", "refused")
+"""Fields of an answer beside its table."""
+
+
+def with_facts(table: Table, facts: Mapping[str, object]) -> Table:
+    """The table with these values beside it. Raises TypeError for a field that is no fact."""
+    unknown = set(facts) - set(FACTS)
+    if unknown:
+        raise TypeError(f"no facts: {sorted(unknown)}")
+    return msgspec.structs.replace(table, **facts)
+
+
+def id_of(value: Input) -> str:
+    """16 hex digits of the SHA-256 of the input as JSON with sorted keys and no white space."""
+    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()[:16]
+
+
+def folder_of(value: Input) -> str:
+    """The folder that a vector belongs to: its forward mode, or "padding", "session", "retraction"."""
+    tagged = value.batch if isinstance(value, ForwardInput) else value
+    return str(tagged.__struct_config__.tag)
+
+
+FOLDERS = (
+    "extend", "split_prefill", "mixed", "decode", "draft_decode", "target_verify", "draft_extend_v2", "dllm_extend",
+    "idle", "padding", "session", "retraction",
+)
+
+
+def schema() -> bytes:
+    """The JSON schema of a vector file."""
+    return msgspec.json.format(msgspec.json.encode(msgspec.json.schema(Vector)), indent=2) + b"\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(schema())

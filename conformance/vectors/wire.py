@@ -1,0 +1,41 @@
+"""The reference's runs, requests and tables in the form of vector files."""
+
+from __future__ import annotations
+
+from conformance.vectors import types as v
+from reference.requests import Request, State, line_of
+from reference.tables import Tables
+from reference.timeline import IntArray
+from spec.history import History
+
+
+def runs_of(history: History) -> tuple[v.Run, ...]:
+    """A history's runs."""
+    return tuple(
+        v.Run(kind=run.kind, tokens=run.tokens, grid=run.grid,  # type: ignore[arg-type]  # Run.kind is a plain str
+              seconds_per_grid=None if run.seconds_per_grid == 1.0 else run.seconds_per_grid, kept=run.kept)
+        for run in history
+    )
+
+
+def request_of(state: State, request: Request) -> v.Request:
+    """A request as an engine holds it."""
+    line = line_of(state, request)
+    tabulated = line.tabulated if line.has_media else 0
+    return v.Request(runs=runs_of(request.prompt), table=rows_of(line.table), delta=line.delta, tabulated=tabulated)
+
+
+def rows_of(array: IntArray) -> v.Rows:
+    """int64 [axes, n] -> rows."""
+    return tuple(tuple(row) for row in array.tolist())
+
+
+def table_of(label: str, built: Tables, capacity: int = 0) -> v.Table:
+    """Tables of a forward; with a capacity, in a buffer whose further columns are free."""
+    width = int(built.positions.size)
+    spare = (v.FREE,) * max(capacity - width, 0)
+    rows = None if built.mrope is None else tuple(row + spare for row in rows_of(built.mrope))
+    return v.Table(
+        label=label, positions=(*built.positions.tolist(), *spare), rows=rows,
+        free=((width, capacity),) if spare else (), optional_from=width if label == "padded" else None,
+    )
