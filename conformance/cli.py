@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from conformance import cli_known, cli_look, cli_targets, phases
+from conformance import cli_known, cli_look, cli_targets, cli_vectors, phases
 from conformance.cli_options import (
     KNOWN,
     OUT,
@@ -51,6 +51,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(cli_known.app, name="known")
+app.add_typer(cli_vectors.app, name="vectors")
 app.add_typer(cli_look.list_app, name="list")
 app.command("explain")(cli_look.explain)
 app.command("doctor")(cli_look.doctor)

@@ -11,9 +11,7 @@ from rich.text import Text
 
 from conformance.cli_options import console
 from conformance.errors import UsageError
-from conformance.outcome import Failure
-from conformance.render import shorter
-from conformance.tables import side_by_side
+from conformance.failure_text import failure_lines
 from conformance.vectors import grade, store
 from conformance.vectors import types as v
 from conformance.vectors.lint import lint as lint_vectors
@@ -88,7 +86,7 @@ def check(
             out.print(Text(f"FAIL         {name}", style="bold red"), soft_wrap=True)
             for failure in one.failures:
                 for line in failure_lines(failure):
-                    out.print(line, soft_wrap=True)
+                    out.print(Text("  ").append_text(line), soft_wrap=True)
         elif one.state != "pass" or not quiet:
             out.print(f"{one.state:12} {name}{f': {one.reason}' if one.reason else ''}", soft_wrap=True)
     counts = Counter(one.state for one in grades)
@@ -101,21 +99,6 @@ def check(
     if not counts["pass"]:
         return 4
     return 3 if counts["missing"] else 0
-
-
-def failure_lines(failure: Failure) -> list[Text]:
-    """Rule, signature, the first difference, and the tables side by side."""
-    table = f" ({failure.label})" if failure.label else ""
-    lines = [Text(f"  {failure.rule}  {failure.mode}{table}: {failure.signature}"),
-             Text(f"    {shorter(failure.message)}")]
-    first = failure.difference
-    if first is not None:
-        place = "" if first.column is None else f" column {first.column}"
-        owner = "" if first.request is None else f" of request {first.request}"
-        lines.append(Text(
-            f"    first difference: {first.axis}{place}{owner}: expected {first.expected}, got {first.observed}"))
-    lines += [Text("      ").append_text(line) for line in side_by_side(failure.expected, failure.observed)]
-    return lines
 
 
 def _print_folders(counts: Counter[str]) -> None:

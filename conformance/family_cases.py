@@ -106,8 +106,8 @@ def _videos(family: str) -> list[Case]:
         for seconds in intervals(family):
             made.append(case(f"{seconds} seconds per step", words(5), film(4, 4, 4, seconds), words(2)))
         first, second = intervals(family)[2:4]
-        if family != "qwen3_omni":
-            made.append(case("41 frames per second", words(1), film(43, 2, 2, 2 / 41), words(1)))
+        for rate in (25, 41) if family != "qwen3_omni" else ():
+            made.append(case(f"{rate} frames per second", words(1), film(43, 2, 2, 2 / rate), words(1)))
         made.append(case("two intervals", words(1), film(2, 4, 4, first), words(1), film(2, 4, 4, second), words(1)))
     return made
 

@@ -220,7 +220,9 @@ class ReferenceEngine:
             case "decode":
                 return [tables.decode_tables(lines, step.seq_lens)]
             case "target_verify":
-                return [tables.verify_tables(lines, step.seq_lens, step.parents, step.ragged_tokens)]
+                if step.verify_lens:
+                    return [tables.ragged_tables(lines, step.seq_lens, step.parents, step.ragged_tokens)]
+                return [tables.verify_tables(lines, step.seq_lens, step.parents)]
             case "draft_decode":
                 steps = 1 if step.path == "direct" else draft_decode.forwards(step.num_steps)
                 return [tables.draft_tables(lines, step.seq_lens, step.topk, number) for number in range(steps)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from reference.batches import Expected
 from reference.tables import Span
-from reference.timeline import IntArray
+from reference.timeline import IntArray, Timeline
 
 FARTHEST_SHIFT = 256
 """Tokens. A window that was read from elsewhere in the sequence is looked for this far away."""
@@ -98,13 +98,16 @@ def _delta_of_another(expected: Expected, span: Span, indices: IntArray, _w: Int
 
 
 def _continues_from_one_row(expected: Expected, span: Span, want: IntArray, got: IntArray) -> bool:
-    """Text placed after the last token's t (or h, or w) instead of after the largest of all rows."""
     shift = got - want
-    line = expected.lines[span.request]
-    if not _constant(shift.ravel()) or not line.width:
+    return _constant(shift.ravel()) and from_one_row(expected.lines[span.request], int(shift.flat[0]))
+
+
+def from_one_row(line: Timeline, shift: int) -> bool:
+    """Whether `shift` is that of text placed after the last token's t (or h, or w) instead of the largest of all rows."""
+    if not line.width:
         return False
     free = line.delta + line.width
-    return any(int(shift.flat[0]) == int(row) + 1 - free != 0 for row in line.table[:, line.width - 1])
+    return any(shift == int(row) + 1 - free != 0 for row in line.table[:, line.width - 1])
 
 
 def _axis_signature(want: IntArray, got: IntArray) -> str:

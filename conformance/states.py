@@ -9,6 +9,7 @@ import numpy as np
 from adapters import protocol
 from conformance.outcome import Difference, Failure
 from conformance.plan import ExpectedState, StateCheck, decoded
+from conformance.signature import from_one_row
 from reference.timeline import IntArray
 from spec import ownership
 
@@ -188,7 +189,7 @@ def _table_signature(expected: ExpectedState, want: IntArray, table: IntArray, c
         return "columns of the parent"
     shift = table[:, column:] - want[:, column:]
     if (shift == shift.flat[0]).all():
-        return "shifted by a constant"
+        return "continues from one row" if from_one_row(expected.line, int(shift.flat[0])) else "shifted by a constant"
     return "other values"
 
 

@@ -53,7 +53,7 @@ def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
             readings.judge_law(tally, check, answer)
             continue
         result = answer.results[check.result]
-        mode = check.expected.batch.mode if isinstance(check, TableCheck) else (
+        mode = check.expected.mode if isinstance(check, TableCheck) else (
             check.mode if isinstance(check, CostCheck) else "state")
         if isinstance(result, protocol.NotOffered):
             tally.not_offered.append((mode, result.reason))
@@ -95,7 +95,7 @@ def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> bool:
                 broken = True
                 tally.check("table.present")
                 tally.fail(Failure(
-                    rule="table.present", mode=step, signature=f"raises {result.type}", step=_op_of(plan, number),
+                    rule="table.present", mode=step, signature=_raise_signature(result), step=_op_of(plan, number),
                     label="", message=_line(result), where=result.where,
                 ))
     return broken
@@ -110,13 +110,13 @@ def _raised(tally: Tally, op: int, mode: str, result: protocol.Raised, state: bo
         return
     tally.check("table.present")
     tally.fail(Failure(
-        rule="table.present", mode=mode, signature=f"raises {result.type}", step=op, label="",
+        rule="table.present", mode=mode, signature=_raise_signature(result), step=op, label="",
         message=_line(result), where=result.where,
     ))
 
 
 def _tables(tally: Tally, check: TableCheck, result: protocol.Tables) -> None:
-    mode = check.expected.batch.mode
+    mode = check.expected.mode
     tally.modes[mode] = tally.modes.get(mode, 0) + 1
     for situation in check.expected.situations:
         key = f"{mode} x {situation}"
@@ -154,7 +154,7 @@ def _tables(tally: Tally, check: TableCheck, result: protocol.Tables) -> None:
 
 
 def _table(tally: Tally, check: TableCheck, label: str, want: Tables, got: protocol.Table) -> None:
-    mode = check.expected.batch.mode
+    mode = check.expected.mode
     tally.check("table.present", "table.dtype")
     if not _dtype(tally, check, label, "1d", got.positions, cells.dtype(mode, True)):
         return
@@ -255,7 +255,7 @@ def _fail(
 ) -> None:
     expected, observed = views or (None, None)
     tally.fail(Failure(
-        rule=rule, mode=check.expected.batch.mode, signature=signature, step=check.op, label=label, message=message,
+        rule=rule, mode=check.expected.mode, signature=signature, step=check.op, label=label, message=message,
         difference=difference, expected=expected, observed=observed, follows=follows,
     ))
 
@@ -293,6 +293,12 @@ def _op_of(plan: Plan, result: int) -> int:
     """The operation that a step belongs to: that of the next check after it, or the last one."""
     later = [check.op for check in plan.checks if check.result >= result]
     return later[0] if later else len(plan.scenario.ops) - 1
+
+
+def _raise_signature(result: protocol.Raised) -> str:
+    """"raises TypeError in FUNCTION": the function is part of the shape, its line is not."""
+    function = result.where.rsplit(" ", 1)[-1] if result.where else ""
+    return f"raises {result.type}" + (f" in {function}" if function else "")
 
 
 def _line(result: protocol.Raised) -> str:

@@ -43,3 +43,8 @@ class Expected:
     """The columns of the session turn that each request continues, if any: what a stale table would show."""
     situations: frozenset[str]
     """What this forward is an example of: "text only", "past the table", "unequal deltas", .."""
+
+    @property
+    def mode(self) -> str:
+        """The mode whose rules govern it; a ragged verify has rules of its own."""
+        return "ragged_verify" if self.batch.verify_lens else self.batch.mode

@@ -120,11 +120,16 @@ def _verify(state: State, op: Verify) -> Expected:
     nodes = tuple(len(parents) + 1 for parents in op.parents)
     if not op.ragged and len(set(nodes)) > 1:
         raise OutOfDomain("trees of one batch have the same number of nodes, unless ragged")
-    found = {"": tables.verify_tables(lines, seq_lens, op.parents, op.ragged_tokens)}
+    if op.ragged:
+        found = {"": tables.ragged_tables(lines, seq_lens, op.parents, op.ragged_tokens)}
+    else:
+        found = {"": tables.verify_tables(lines, seq_lens, op.parents)}
     if op.pad:
         found["padded"] = tables.padded(found[""], op.pad_batch * nodes[0])
     chain = all(parents == tuple(range(len(parents))) for parents in op.parents)
-    shape = "ragged" if op.ragged else ("chain" if chain else "tree")
+    shape = "chain" if chain else "tree"
+    if op.ragged_tokens:
+        shape = "padded to a tier"
     deepest = max(max(_depths(parents)) for parents in op.parents)
     batch = Batch(
         mode="target_verify", reqs=op.reqs, seq_lens=seq_lens, topk=op.topk, num_steps=deepest,

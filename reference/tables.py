@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reference.timeline import IntArray, Timeline
-from spec.modes import decode, dllm_extend, draft_decode, draft_extend_v2, extend, padding, target_verify
+from spec.modes import decode, dllm_extend, draft_decode, draft_extend_v2, extend, padding, ragged_verify, target_verify
 from spec.modes.cells import PADDING_VALUE
 
 
@@ -113,15 +113,26 @@ def decode_tables(lines: Sequence[Timeline], seq_lens: Sequence[int]) -> Tables:
 
 
 def verify_tables(
-    lines: Sequence[Timeline], seq_lens: Sequence[int], parents: Sequence[Sequence[int]], tier: int = 0
+    lines: Sequence[Timeline], seq_lens: Sequence[int], parents: Sequence[Sequence[int]]
 ) -> Tables:
-    """target_verify; seq_lens count committed tokens. tier > 0: packed width after padding."""
+    """target_verify; seq_lens count committed tokens."""
     builder = Builder("target_verify", "width")
     for request, (line, seq_len) in enumerate(zip(lines, seq_lens, strict=True)):
         indices = [target_verify.index_of(seq_len, depth) for depth in target_verify.depths(parents[request])]
         builder.add(request, line, indices, target_verify.index_rule(parents[request]), "depth_plus_delta")
+    return builder.build()
+
+
+def ragged_tables(
+    lines: Sequence[Timeline], seq_lens: Sequence[int], parents: Sequence[Sequence[int]], tier: int = 0
+) -> Tables:
+    """Ragged target_verify; tier > 0: packed width after padding."""
+    builder = Builder("ragged_verify", "width")
+    for request, (line, seq_len) in enumerate(zip(lines, seq_lens, strict=True)):
+        indices = [ragged_verify.index_of(seq_len, depth) for depth in target_verify.depths(parents[request])]
+        builder.add(request, line, indices, "indices", "depth_plus_delta")
     tables = builder.build()
-    return padded(tables, tier, "target_verify.ragged_tail", "target_verify.width") if tier else tables
+    return padded(tables, tier, "ragged_verify.tail", "ragged_verify.width") if tier else tables
 
 
 def draft_tables(lines: Sequence[Timeline], seq_lens: Sequence[int], topk: int, step: int) -> Tables:

@@ -116,16 +116,17 @@ TURNS_FIRST: tuple[History, ...] = ((text(2),), (text(1), SQUARE), (ROW, text(1)
 TURNS_LATER: tuple[History, ...] = ((text(1),), (COLUMN, text(1)), (text(1), SQUARE))
 
 SMALL: tuple[Scope | SessionScope, ...] = (
-    Scope(name="one request", requests=1, tokens=5, media=1, grids=(ROW, SQUARE), depth=3, hits=True,
+    Scope(name="one request", requests=1, tokens=4, media=1, grids=(ROW, SQUARE), depth=3, hits=True,
           rounds=(CHAIN,), retract=True),
     Scope(name="two requests", requests=2, tokens=3, media=1, grids=(COLUMN,), depth=2, rounds=(CHAIN,)),
     SessionScope(name="sessions", turns=2, first=TURNS_FIRST, later=TURNS_LATER, reply=1, rewrites=True, aborts=True),
     SessionScope(name="streaming", turns=2, first=TURNS_FIRST, later=TURNS_LATER, reply=2, streaming=True, aborts=True),
 )
 STANDARD: tuple[Scope | SessionScope, ...] = (
-    Scope(name="one request", requests=1, tokens=6, media=2, grids=(ROW, COLUMN, SQUARE), depth=3, hits=True,
+    Scope(name="one request", requests=1, tokens=5, media=2, grids=(ROW, SQUARE), depth=3, hits=True,
           rounds=(CHAIN, TREE), retract=True),
-    Scope(name="two requests", requests=2, tokens=4, media=1, grids=(COLUMN, SQUARE), depth=3, rounds=(CHAIN,)),
+    Scope(name="two requests", requests=2, tokens=3, media=1, grids=(COLUMN,), depth=3),
+    Scope(name="two requests in rounds", requests=2, tokens=2, media=1, grids=(COLUMN,), depth=3, rounds=(CHAIN,)),
     SessionScope(name="sessions", turns=2, first=TURNS_FIRST, later=TURNS_LATER, reply=2, rewrites=True, aborts=True,
                  hits=True),
     SessionScope(name="branches", turns=3, first=TURNS_FIRST, later=TURNS_LATER, reply=1, aborts=True),

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from conformance.vectors import types as v
+from conformance.vectors.derive_prompt import delta_beside, rules_of
 from conformance.vectors.derive_session import TurnSeen, turns_of
 from conformance.vectors.runs import columns_of, history_of, media_spans
 from spec import retraction
@@ -79,6 +80,8 @@ def derive(value: v.Input) -> tuple[Derived, ...]:
             return tuple(_turn(seen) for seen in turns_of(value))
         case v.RetractionInput():
             return _retractions(value)
+        case v.PromptTableInput():
+            return (_prompt(value),)
 
 
 def place_of(family: str, request: v.Request) -> Place:
@@ -208,6 +211,17 @@ def _retractions(value: v.RetractionInput) -> tuple[Derived, ...]:
             ),
         ))
     return tuple(out)
+
+
+def _prompt(value: v.PromptTableInput) -> Derived:
+    family = find_family(value.family)
+    history = history_of(value.runs)
+    columns = prompt_table(family, history)
+    delta = Fact(field="delta", rule="families.delta", value=delta_beside(family, columns))
+    return Derived(
+        label="", mode="prompt_table", cells=_held("families.table", columns), width_rule="families.table_width",
+        axes=family.axes, has_positions=False, facts=(delta,), also=rules_of(family, history),
+    )
 
 
 def _held(rule: str, columns: Sequence[tuple[int, ...]]) -> tuple[Cell, ...]:

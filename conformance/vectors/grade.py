@@ -48,7 +48,7 @@ def read_answers(path: Path) -> Answers:
 
 
 def grade_all(where: Path, answers: Mapping[str, tuple[v.Answer, ...] | v.Declined], but: Path) -> tuple[Grade, ...]:
-    """Every vector of a folder, or one. Raises UsageError for an unsound vector, and for an answer that is no answer."""
+    """Every vector of a folder, or one. Raises UsageError for an unsound vector or a meaningless answer."""
     out = []
     for path in store.paths(where, but):
         vector = store.read(path)
@@ -87,8 +87,9 @@ def _judged(vector: v.Vector, derived: tuple[Derived, ...], answered: Mapping[st
     first = derived[0]
     lines = _lines(vector, first)
     expected = Expected(
-        batch=Batch(mode=first.mode, reqs=tuple(range(len(lines)))), tables={one.label: _tables(one) for one in derived},
-        lines=lines, parent_lines=(None,) * len(lines), situations=frozenset(),
+        batch=Batch(mode=first.mode, reqs=tuple(range(len(lines)))), lines=lines,
+        tables={one.label: _tables(one) for one in derived},
+        parent_lines=(None,) * len(lines), situations=frozenset(),
     )
     tables = []
     for label, answer in answered.items():

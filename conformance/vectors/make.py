@@ -10,6 +10,7 @@ import msgspec
 
 from conformance.vectors import types as v
 from conformance.vectors.derive import derive
+from conformance.vectors.make_prompts import prompts
 from conformance.vectors.make_sessions import histories
 from conformance.vectors.wire import request_of, table_of
 from conformance.version import spec_hash
@@ -36,11 +37,16 @@ class Candidate:
 
 
 def candidates(scenarios: Iterable[ops.Scenario]) -> tuple[Candidate, ...]:
-    """Every vector that the scenarios hold, the first of each input."""
+    """Every vector that the scenarios hold, and the families' prompt tables; the first of each input."""
     found: dict[str, Candidate] = {}
     for scenario in scenarios:
         for candidate in _of_scenario(scenario):
             found.setdefault(candidate.vector.id, candidate)
+    for case, name, value, table in prompts():
+        scenario = ops.Scenario(name=case.name, ops=(), family=case.family, note=f"Prompt table: {name}.")
+        features = frozenset({case.family, f"{case.family} {case.rule}"})
+        candidate = _candidate(scenario, 0, value, (table,), features, case.id)
+        found.setdefault(candidate.vector.id, candidate)
     return tuple(found.values())
 
 
@@ -92,15 +98,16 @@ def _padding(
 
 
 def _candidate(
-    scenario: ops.Scenario, number: int, value: v.Input, tables: tuple[v.Table, ...], situations: frozenset[str]
+    scenario: ops.Scenario, number: int, value: v.Input, tables: tuple[v.Table, ...], situations: frozenset[str],
+    source: str = "",
 ) -> Candidate:
     rules = sorted(frozenset().union(*(one.rules for one in derive(value))))
     known = all_rules()
     vector = v.Vector(
         schema=v.SCHEMA, id=v.id_of(value), input=value, expected=tables,
         provenance=v.Provenance(
-            scenario=scenario.name, scenario_id=scenario.id, operation=number, spec=spec_hash(), reason=scenario.note,
-            rules=tuple(rules), bugs=tuple(sorted({bug for rule in rules for bug in known[rule].bugs})),
+            scenario=scenario.name, scenario_id=source or scenario.id, operation=number, spec=spec_hash(),
+            reason=scenario.note, rules=tuple(rules), bugs=tuple(sorted({bug for rule in rules for bug in known[rule].bugs})),
         ),
     )
     return Candidate(vector=vector, features=frozenset(rules) | situations, size=len(msgspec.json.encode(vector)))

@@ -41,11 +41,20 @@ def _session(scenario: ops.Scenario, states: Sequence[State]) -> Found:
                 events.append(_turn(after, request, op))
                 expected.append(_held(after, request))
             case ops.Finish() | ops.Abort() | ops.Retract() if after.requests[op.req].session is not None:
-                form = {ops.Finish: v.Finish, ops.Abort: v.Abort, ops.Retract: v.Retract}[type(op)]
-                events.append(form(request=op.req))
+                events.append(_ended(op))
             case _:
                 _replies(events, states[number], after)
     return last, v.SessionInput(family=scenario.family, events=tuple(events)), tuple(expected)
+
+
+def _ended(op: ops.Finish | ops.Abort | ops.Retract) -> v.Event:
+    match op:
+        case ops.Finish():
+            return v.Finish(request=op.req)
+        case ops.Abort():
+            return v.Abort(request=op.req)
+        case ops.Retract():
+            return v.Retract(request=op.req)
 
 
 def _turn(state: State, request: Request, op: ops.Turn) -> v.Turn:

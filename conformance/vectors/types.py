@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-SCHEMA = "ropecheck.vector/1"
+SCHEMA: Literal["ropecheck.vector/1"] = "ropecheck.vector/1"
 """Raised when a field changes its meaning or a reader of the older schema would misread a file."""
 
 SCHEMA_FILE = Path(__file__).parent.parent / "data" / "vector.schema.json"
@@ -36,7 +36,7 @@ class _Strict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
 # ---------------------------------------------------------------- what a request brings
 
 
-class Run(_Strict):
+class Run(_Strict, frozen=True):
     """Consecutive tokens of one kind."""
 
     kind: Literal["text", "image", "video", "audio"]
@@ -50,7 +50,7 @@ class Run(_Strict):
     """Only the first `kept` tokens are left (a session's offset cut the run)."""
 
 
-class Request(_Strict):
+class Request(_Strict, frozen=True):
     """A request as an engine holds it before a forward."""
 
     runs: tuple[Run, ...]
@@ -66,7 +66,7 @@ class Request(_Strict):
 # ---------------------------------------------------------------- batches
 
 
-class Extend(_Strict, tag_field="mode", tag="extend"):
+class Extend(_Strict, frozen=True, tag_field="mode", tag="extend"):
     """Prefill windows: request i reads tokens prefix_lens[i] .. prefix_lens[i] + extend_lens[i] - 1."""
 
     seq_lens: Counts
@@ -75,7 +75,7 @@ class Extend(_Strict, tag_field="mode", tag="extend"):
     extend_lens: Counts
 
 
-class SplitPrefill(_Strict, tag_field="mode", tag="split_prefill"):
+class SplitPrefill(_Strict, frozen=True, tag_field="mode", tag="split_prefill"):
     """As extend."""
 
     seq_lens: Counts
@@ -83,7 +83,7 @@ class SplitPrefill(_Strict, tag_field="mode", tag="split_prefill"):
     extend_lens: Counts
 
 
-class Mixed(_Strict, tag_field="mode", tag="mixed"):
+class Mixed(_Strict, frozen=True, tag_field="mode", tag="mixed"):
     """Windows, then `decoding` requests that decode (each a window of one token)."""
 
     seq_lens: Counts
@@ -92,14 +92,14 @@ class Mixed(_Strict, tag_field="mode", tag="mixed"):
     decoding: Count
 
 
-class Decode(_Strict, tag_field="mode", tag="decode"):
+class Decode(_Strict, frozen=True, tag_field="mode", tag="decode"):
     """One token per request."""
 
     seq_lens: Counts
     """Counts the token that is fed."""
 
 
-class DraftDecode(_Strict, tag_field="mode", tag="draft_decode"):
+class DraftDecode(_Strict, frozen=True, tag_field="mode", tag="draft_decode"):
     """num_steps - 1 forwards of topk branches per request."""
 
     seq_lens: Counts
@@ -108,7 +108,7 @@ class DraftDecode(_Strict, tag_field="mode", tag="draft_decode"):
     num_steps: Count
 
 
-class TargetVerify(_Strict, tag_field="mode", tag="target_verify"):
+class TargetVerify(_Strict, frozen=True, tag_field="mode", tag="target_verify"):
     """A tree of drafted tokens per request."""
 
     seq_lens: Counts
@@ -122,7 +122,7 @@ class TargetVerify(_Strict, tag_field="mode", tag="target_verify"):
     """Packed width after padding to a graph tier; 0: none."""
 
 
-class DraftExtendV2(_Strict, tag_field="mode", tag="draft_extend_v2"):
+class DraftExtendV2(_Strict, frozen=True, tag_field="mode", tag="draft_extend_v2"):
     """num_draft_tokens per request, after a verify."""
 
     seq_lens: Counts
@@ -130,14 +130,14 @@ class DraftExtendV2(_Strict, tag_field="mode", tag="draft_extend_v2"):
     num_draft_tokens: Count
 
 
-class DllmExtend(_Strict, tag_field="mode", tag="dllm_extend"):
+class DllmExtend(_Strict, frozen=True, tag_field="mode", tag="dllm_extend"):
     """A block of tokens per request; 1-D only."""
 
     block_offsets: Counts
     block_size: Count
 
 
-class Idle(_Strict, tag_field="mode", tag="idle"):
+class Idle(_Strict, frozen=True, tag_field="mode", tag="idle"):
     """No requests."""
 
 
@@ -147,14 +147,14 @@ Batch = Extend | SplitPrefill | Mixed | Decode | DraftDecode | TargetVerify | Dr
 # ---------------------------------------------------------------- session events
 
 
-class Open(_Strict, tag_field="do", tag="open"):
+class Open(_Strict, frozen=True, tag_field="do", tag="open"):
     """A session is opened."""
 
     session: Count
     streaming: bool = False
 
 
-class Turn(_Strict, tag_field="do", tag="turn"):
+class Turn(_Strict, frozen=True, tag_field="do", tag="turn"):
     """A request arrives in a session with its own runs, and the table and delta of those runs alone."""
 
     session: Count
@@ -172,26 +172,26 @@ class Turn(_Strict, tag_field="do", tag="turn"):
     """None: no limit."""
 
 
-class Reply(_Strict, tag_field="do", tag="reply"):
+class Reply(_Strict, frozen=True, tag_field="do", tag="reply"):
     """The request's model emits so many more tokens, perhaps past its max_new_tokens."""
 
     request: Count
     tokens: Count
 
 
-class Finish(_Strict, tag_field="do", tag="finish"):
+class Finish(_Strict, frozen=True, tag_field="do", tag="finish"):
     """The request ends normally."""
 
     request: Count
 
 
-class Abort(_Strict, tag_field="do", tag="abort"):
+class Abort(_Strict, frozen=True, tag_field="do", tag="abort"):
     """The request is aborted."""
 
     request: Count
 
 
-class Retract(_Strict, tag_field="do", tag="retract"):
+class Retract(_Strict, frozen=True, tag_field="do", tag="retract"):
     """The scheduler takes the request's memory back and prefills it again; its history stays."""
 
     request: Count
@@ -200,7 +200,7 @@ class Retract(_Strict, tag_field="do", tag="retract"):
 Event = Open | Turn | Reply | Finish | Abort | Retract
 
 
-class Retraction(_Strict):
+class Retraction(_Strict, frozen=True):
     """One retraction."""
 
     outputs: Count
@@ -209,7 +209,7 @@ class Retraction(_Strict):
     """Times that the scheduler then considered the request and refused it."""
 
 
-class Load(_Strict):
+class Load(_Strict, frozen=True):
     """A batch that is put into a wider buffer."""
 
     requests: tuple[Request, ...]
@@ -220,7 +220,7 @@ class Load(_Strict):
 # ---------------------------------------------------------------- inputs
 
 
-class ForwardInput(_Strict, tag_field="kind", tag="forward"):
+class ForwardInput(_Strict, frozen=True, tag_field="kind", tag="forward"):
     """The batch of one forward."""
 
     family: str
@@ -228,7 +228,7 @@ class ForwardInput(_Strict, tag_field="kind", tag="forward"):
     batch: Batch
 
 
-class PaddingInput(_Strict, tag_field="kind", tag="padding"):
+class PaddingInput(_Strict, frozen=True, tag_field="kind", tag="padding"):
     """Batches loaded one after another into one buffer; the last one is looked at."""
 
     family: str
@@ -240,14 +240,14 @@ class PaddingInput(_Strict, tag_field="kind", tag="padding"):
     load: Load
 
 
-class SessionInput(_Strict, tag_field="kind", tag="session"):
+class SessionInput(_Strict, frozen=True, tag_field="kind", tag="session"):
     """What happens to sessions, in order."""
 
     family: str
     events: tuple[Event, ...]
 
 
-class RetractionInput(_Strict, tag_field="kind", tag="retraction"):
+class RetractionInput(_Strict, frozen=True, tag_field="kind", tag="retraction"):
     """A request that is retracted, once or more."""
 
     family: str
@@ -255,13 +255,20 @@ class RetractionInput(_Strict, tag_field="kind", tag="retraction"):
     retractions: tuple[Retraction, ...]
 
 
-Input = ForwardInput | PaddingInput | SessionInput | RetractionInput
+class PromptTableInput(_Strict, frozen=True, tag_field="kind", tag="prompt_table"):
+    """A prompt whose table a model family's builder must make."""
+
+    family: str
+    runs: tuple[Run, ...]
+
+
+Input = ForwardInput | PaddingInput | SessionInput | RetractionInput | PromptTableInput
 
 
 # ---------------------------------------------------------------- expected values and answers
 
 
-class Answer(_Strict):
+class Answer(_Strict, frozen=True):
     """One table of an engine's answer. Fields that the vector's expected table has must be there."""
 
     label: str
@@ -278,7 +285,7 @@ class Answer(_Strict):
     refused: bool | None = None
 
 
-class Table(Answer):
+class Table(Answer, frozen=True):
     """What must be answered."""
 
     free: tuple[tuple[Count, Count], ...] = ()
@@ -287,20 +294,20 @@ class Table(Answer):
     """A table that ends at this column or later is wide enough; what it holds must be right."""
 
 
-class Declined(_Strict):
+class Declined(_Strict, frozen=True):
     """An answer of an engine that lacks what the vector needs."""
 
     not_offered: str
     """The reason."""
 
 
-class Provenance(_Strict):
+class Provenance(_Strict, frozen=True):
     """Where a vector came from, for people."""
 
     scenario: str
     scenario_id: str
     operation: Count
-    """Index into the scenario's operations."""
+    """Index into the scenario's operations; 0 for a prompt table's case."""
     spec: str
     """Hash of the specification that the vector was first derived from."""
     reason: str
@@ -311,7 +318,7 @@ class Provenance(_Strict):
     """Public bugs that broke these rules."""
 
 
-class Vector(_Strict):
+class Vector(_Strict, frozen=True):
     """One vector."""
 
     schema: Literal["ropecheck.vector/1"]
@@ -339,14 +346,14 @@ def id_of(value: Input) -> str:
 
 
 def folder_of(value: Input) -> str:
-    """The folder that a vector belongs to: its forward mode, or "padding", "session", "retraction"."""
+    """The folder that a vector belongs to: its forward mode, or the kind of its input."""
     tagged = value.batch if isinstance(value, ForwardInput) else value
     return str(tagged.__struct_config__.tag)
 
 
 FOLDERS = (
     "extend", "split_prefill", "mixed", "decode", "draft_decode", "target_verify", "draft_extend_v2", "dllm_extend",
-    "idle", "padding", "session", "retraction",
+    "idle", "padding", "session", "retraction", "prompt_table",
 )
 
 

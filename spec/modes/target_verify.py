@@ -5,8 +5,6 @@ index is seq_len. A node's index is seq_len plus its depth: two nodes of one dep
 
     parents of nodes 1.. (chain of 4)  0 1 2      depths  0 1 2 3
     parents of nodes 1.. (tree of 4)   0 0 1      depths  0 1 1 2
-
-Ragged: each request brings its own number of nodes, packed; a graph tier may pad the tail.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spec.history import Column, OutOfDomain, TokenIndex
-from spec.modes import decode, padding
+from spec.modes import decode
 from spec.modes.cells import Cell, Place
 from spec.rules import MROPE, SPECULATIVE, rule
 
@@ -37,7 +35,7 @@ def depths(parents: Sequence[int]) -> tuple[int, ...]:
 def width(nodes: Sequence[int]) -> int:
     """A verify batch must have one column per drafted node, root included, request by request.
 
-    That is batch x num_draft_tokens, or the sum of the requests' own counts when ragged.
+    That is batch x num_draft_tokens.
     """
     return sum(nodes)
 
@@ -60,14 +58,6 @@ def text_only(index: TokenIndex, axes: int) -> Column:
     return decode.text_only(index, axes)
 
 
-@rule("target_verify.ragged_tail", source="public interface: a graph tier pads a packed batch", bugs=("mlxcel #894",))
-def tail(packed: int, tier: int) -> int:
-    """The tail that pads a ragged verify to its tier must follow all live columns and hold 0 in every row."""
-    if tier < packed:
-        raise OutOfDomain(f"tier of {tier} tokens is smaller than {packed} packed nodes")
-    return tier - packed
-
-
 def index_rule(parents: Sequence[int]) -> str:
     """Which rule gives a tree's indices: "indices" for a chain, "depths" for a tree with branches."""
     for node, parent in enumerate(parents, start=1):
@@ -76,17 +66,12 @@ def index_rule(parents: Sequence[int]) -> str:
     return "indices"
 
 
-def forward(
-    places: Sequence[Place], seq_lens: Sequence[int], parents: Sequence[Sequence[int]], tier: int = 0
-) -> tuple[Cell, ...]:
-    """The cells of a verify batch. seq_lens: committed tokens. tier > 0: padded packed width."""
+def forward(places: Sequence[Place], seq_lens: Sequence[int], parents: Sequence[Sequence[int]]) -> tuple[Cell, ...]:
+    """The cells of a verify batch. seq_lens: committed tokens."""
     out: list[Cell] = []
     for request, (place, seq_len) in enumerate(zip(places, seq_lens, strict=True)):
         name = index_rule(parents[request])
         for depth in depths(parents[request]):
             index = index_of(seq_len, depth)
             out.append(decode.cell("target_verify", request, place, index, name, "depth_plus_delta"))
-    if tier:
-        axes = len(out[0].column)
-        out.extend(padding.fill("target_verify.ragged_tail", tail(len(out), tier), axes))
     return tuple(out)

@@ -1,0 +1,33 @@
+"""Prompt-table vectors: the chosen cases of every family, their tables from the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance import family_cases
+from conformance.families import Case
+from conformance.vectors import types as v
+from conformance.vectors.wire import rows_of, runs_of
+from reference import prompt_tables
+from spec.families import FAMILIES
+from spec.families.glm_image import GLM_IMAGE
+
+Found = tuple[Case, str, v.PromptTableInput, v.Table]
+"""Case, its name without the family's, input, expected table."""
+
+
+def prompts() -> Iterator[Found]:
+    """Every chosen prompt that is to be tabulated; prompts with images to be written (GLM-Image) are left out, since
+    their tables go on past the prompt."""
+    for name, family in FAMILIES.items():
+        for case in family_cases.chosen(name):
+            if case.torn or case.builder != "rope_index":
+                continue
+            for laid in case.laid:
+                if laid.targets:
+                    continue
+                table = prompt_tables.prompt_table(family, laid.history)
+                delta = 0 if family is GLM_IMAGE else prompt_tables.delta(table)
+                value = v.PromptTableInput(family=name, runs=runs_of(laid.history))
+                yield case, case.name.removeprefix(f"{name}: "), value, v.Table(
+                    label="", rows=rows_of(table), delta=delta)
