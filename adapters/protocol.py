@@ -215,7 +215,8 @@ class PromptTable(msgspec.Struct, frozen=True, tag="prompt_table"):
     """builder "processor": the prompt's items in order, each with the next grid of its kind."""
     builder: str = "rope_index"
     """"rope_index": the function that a model or processor calls. "processor": the processor's
-    `compute_mrope_positions`, which the scheduler calls when a request arrives without a table."""
+    `compute_mrope_positions`, which the scheduler calls when a request arrives without a table. "offsets": the
+    processor's short cut for prompts whose only media are images, where it has one."""
 
 
 Step = Submit | Open | Turn | Generate | Finish | Abort | Retract | Schedule | Forward | Observe | Cost | PromptTable

@@ -78,8 +78,8 @@ def _answer(planned: Plan, adapter: Adapter, modes: frozenset[str], typed: list[
                 results.append(protocol.NotOffered(NO_COST))
             case protocol.Forward() if step.path == "kernel":
                 results.append(protocol.NotOffered(NO_KERNEL))
-            case protocol.Forward() if step.mode not in modes:
-                results.append(protocol.NotOffered(f"{step.mode} was not asked for"))
+            case protocol.Forward() if checks[number].expected.mode not in modes:
+                results.append(protocol.NotOffered(f"{checks[number].expected.mode} was not asked for"))
             case protocol.Forward():
                 results.append(_forward(step, checks[number], adapter, typed))
             case _:
@@ -90,15 +90,16 @@ def _answer(planned: Plan, adapter: Adapter, modes: frozenset[str], typed: list[
 
 def _forward(step: protocol.Forward, check: TableCheck, adapter: Adapter, typed: list[str]) -> protocol.Result:
     """Every table that the step is checked for, each asked for anew."""
+    mode = check.expected.mode
     found = []
     for label in check.labels:
         try:
-            answered = adapter.forward(_batch(step, check.expected.lines, label))
+            answered = adapter.forward(_batch(step, mode, check.expected.lines, label))
             if isinstance(answered, NotOffered):
-                return protocol.NotOffered(str(answered) or f"{step.mode} is not offered")
-            found.append(_table(step.mode, label, answered, typed))
+                return protocol.NotOffered(str(answered) or f"{mode} is not offered")
+            found.append(_table(mode, label, answered, typed))
         except NotOffered as error:
-            return protocol.NotOffered(str(error) or f"{step.mode} is not offered")
+            return protocol.NotOffered(str(error) or f"{mode} is not offered")
         except _Malformed as error:
             return protocol.Raised("adapter", "TypeError", str(error), "")
         except Exception as error:  # an engine's exception is a verdict, not the end of the run
@@ -106,13 +107,13 @@ def _forward(step: protocol.Forward, check: TableCheck, adapter: Adapter, typed:
     return protocol.Tables(tuple(found))
 
 
-def _batch(step: protocol.Forward, lines: tuple[Timeline, ...], label: str) -> Batch:
+def _batch(step: protocol.Forward, mode: str, lines: tuple[Timeline, ...], label: str) -> Batch:
     requests = tuple(
         Request(table=_rows(line), delta=line.delta if line.has_media else 0) for line in lines
     )
     padding = step.padding if label == "padded" else None
     return Batch(
-        mode=step.mode, requests=requests, seq_lens=step.seq_lens, prefix_lens=step.prefix_lens,
+        mode=mode, requests=requests, seq_lens=step.seq_lens, prefix_lens=step.prefix_lens,
         extend_lens=step.extend_lens, decoding=step.decoding, topk=step.topk,
         step=int(label.removeprefix("step ")) if label.startswith("step ") else 0,
         num_draft_tokens=step.num_draft_tokens, parents=step.parents, ragged_tokens=step.ragged_tokens,

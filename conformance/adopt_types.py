@@ -40,9 +40,10 @@ class Batch:
     num_draft_tokens: int = 0
     """draft_extend_v2: columns per request."""
     parents: tuple[tuple[int, ...], ...] = ()
-    """target_verify: per request, the parent of each node after the root (node 0)."""
+    """target_verify: per request, the parent of each node after the root (node 0). ragged_verify: the same, each
+    request with a number of nodes of its own, packed."""
     ragged_tokens: int = 0
-    """target_verify: packed width after padding to a graph tier; 0: none."""
+    """ragged_verify: packed width after padding to a graph tier; 0: none."""
     block_offsets: tuple[int, ...] = ()
     block_size: int = 0
     """dllm_extend."""

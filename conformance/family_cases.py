@@ -175,6 +175,20 @@ def from_items(family: str) -> list[Case]:
     return made
 
 
+SHORT_CUT = ("qwen3_vl", "qwen3_5")
+"""Families whose prompts of images alone SGLang's processor tabulates from the items' offsets."""
+
+
+def from_offsets(family: str, seed: int, count: int) -> list[Case]:
+    """Prompts of images alone through that short cut, chosen and drawn."""
+    made = []
+    for case in (*chosen(family), *drawn(family, seed, count, batches=False)):
+        kinds = {segment.kind for prompt in case.prompts for segment in prompt}
+        if len(case.prompts) == 1 and not case.torn and "image" in kinds and kinds <= {"text", "image"}:
+            made.append(Case(f"{case.name} (from offsets)", family, case.prompts, case.rule, "offsets"))
+    return made
+
+
 def drawn(family: str, seed: int, count: int, batches: bool = True) -> Iterator[Case]:
     """`count` prompts by chance: number and order of items, grids, intervals, lengths; one in five a batch."""
     source = random.Random(f"{family} {seed}")
@@ -225,6 +239,8 @@ def all_cases(target: str, seed: int = 0, count: int = 40) -> Iterator[Case]:
         yield from chosen(family)
         if target == "sglang" and family not in OMNI and family not in ("glm_image", "hunyuan_vl"):
             yield from from_items(family)
+        if target == "sglang" and family in SHORT_CUT:
+            yield from from_offsets(family, seed, count)
         yield from drawn(family, seed, count, batches=target != "sglang")
 
 

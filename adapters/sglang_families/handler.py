@@ -63,7 +63,7 @@ def prompt_table(step: protocol.PromptTable, device: str = "cpu") -> protocol.Re
     if step.family not in family_configs.CLASSES:
         return protocol.NotOffered(f"this adapter knows no builder of {step.family}")
     config = family_configs.build(step.family, step.config)
-    if step.builder == "processor":
+    if step.builder in ("processor", "offsets"):
         return _processor(step, config)
     if step.builder != "rope_index":
         return protocol.NotOffered(f"SGLang has no builder {step.builder!r}")
@@ -162,8 +162,25 @@ def _processor(step: protocol.PromptTable, config: Any) -> protocol.Result:
         _tokens_per_second=getattr(config.vision_config, "tokens_per_second", None),
     )
     items = _items(step, {"image": Modality.IMAGE, "video": Modality.VIDEO, "audio": Modality.AUDIO})
+    if step.builder == "offsets":
+        return _from_offsets(step, processor, cls, items)
     answer = processor.compute_mrope_positions(list(step.ids[0]), items)
     return _packed(answer, f"{cls.__name__}.compute_mrope_positions")
+
+
+def _from_offsets(step: protocol.PromptTable, processor: Any, cls: type, items: list[Any]) -> protocol.Result:
+    """What `process_mm_data_async` tries first for a prompt without video and audio."""
+    import torch
+
+    name = "_compute_image_only_mrope_positions_from_offsets"
+    if not hasattr(cls, name):
+        return protocol.NotOffered(f"{cls.__name__} has no short cut for images")
+    answer = getattr(processor, name)(
+        input_len=len(step.ids[0]), mm_items=items, dtype=torch.int64, device=torch.device("cpu")
+    )
+    if answer is None:
+        return protocol.NotOffered(f"{cls.__name__} takes its long way for this prompt")
+    return _packed(answer, f"{cls.__name__}.{name}")
 
 
 def _items(step: protocol.PromptTable, modalities: dict[str, Any]) -> list[Any]:

@@ -24,6 +24,7 @@ from spec.modes import (
     idle,
     mixed,
     padding,
+    ragged_verify,
     split_prefill,
     target_verify,
 )
@@ -128,10 +129,14 @@ def _forwards(family: str, requests: Sequence[v.Request], batch: v.Batch) -> tup
                 for step in range(count)
             )
         case v.TargetVerify():
+            if len({len(parents) for parents in batch.parents}) > 1:
+                raise OutOfDomain("trees of one batch have the same number of nodes, unless ragged")
+            return (one("target_verify", target_verify.forward(places, batch.seq_lens, batch.parents)),)
+        case v.RaggedVerify():
             if batch.verify_lens != tuple(len(parents) + 1 for parents in batch.parents):
                 raise OutOfDomain("verify_lens do not count the nodes of parents")
-            return (one("target_verify", target_verify.forward(
-                places, batch.seq_lens, batch.parents, batch.ragged_tokens)),)
+            cells = ragged_verify.forward(places, batch.seq_lens, batch.parents, batch.ragged_tokens)
+            return (one("ragged_verify", cells),)
         case v.DraftExtendV2():
             cells = draft_extend_v2.forward(places, batch.seq_lens, batch.num_draft_tokens)
             return (one("draft_extend_v2", cells),)
@@ -167,7 +172,7 @@ def _padded(value: v.PaddingInput) -> Derived:
     )
     return Derived(
         label="padded", mode=plain.mode, cells=cells, width_rule="padding.width", axes=plain.axes,
-        capacity=value.capacity, optional_from=value.load.padded_tokens,
+        capacity=value.capacity, optional_from=_optional(value.load.padded_tokens, value.capacity),
     )
 
 

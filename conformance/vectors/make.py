@@ -103,11 +103,12 @@ def _candidate(
 ) -> Candidate:
     rules = sorted(frozenset().union(*(one.rules for one in derive(value))))
     known = all_rules()
+    bugs = sorted({bug for rule in rules for bug in known[rule].bugs})
     vector = v.Vector(
         schema=v.SCHEMA, id=v.id_of(value), input=value, expected=tables,
         provenance=v.Provenance(
             scenario=scenario.name, scenario_id=source or scenario.id, operation=number, spec=spec_hash(),
-            reason=scenario.note, rules=tuple(rules), bugs=tuple(sorted({bug for rule in rules for bug in known[rule].bugs})),
+            reason=scenario.note, rules=tuple(rules), bugs=tuple(bugs),
         ),
     )
     return Candidate(vector=vector, features=frozenset(rules) | situations, size=len(msgspec.json.encode(vector)))
@@ -136,11 +137,11 @@ def batch_of(batch: Batch) -> v.Batch:
             return v.Decode(seq_lens=batch.seq_lens)
         case "draft_decode":
             return v.DraftDecode(seq_lens=batch.seq_lens, topk=batch.topk, num_steps=batch.num_steps)
+        case "target_verify" if batch.verify_lens:
+            return v.RaggedVerify(seq_lens=batch.seq_lens, topk=batch.topk, parents=batch.parents,
+                                  verify_lens=batch.verify_lens, ragged_tokens=batch.ragged_tokens)
         case "target_verify":
-            return v.TargetVerify(
-                seq_lens=batch.seq_lens, topk=batch.topk, parents=batch.parents,
-                verify_lens=tuple(len(parents) + 1 for parents in batch.parents), ragged_tokens=batch.ragged_tokens,
-            )
+            return v.TargetVerify(seq_lens=batch.seq_lens, topk=batch.topk, parents=batch.parents)
         case "draft_extend_v2":
             return v.DraftExtendV2(seq_lens=batch.seq_lens, num_draft_tokens=batch.num_draft_tokens)
         case "dllm_extend":

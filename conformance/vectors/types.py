@@ -115,7 +115,16 @@ class TargetVerify(_Strict, frozen=True, tag_field="mode", tag="target_verify"):
     """Committed tokens; the root's index is seq_len."""
     topk: Count
     parents: tuple[Counts, ...]
-    """Per request: for each node after the root (node 0), its parent's node number."""
+    """Per request: for each node after the root (node 0), its parent's node number. All of one length."""
+
+
+class RaggedVerify(_Strict, frozen=True, tag_field="mode", tag="ragged_verify"):
+    """Each request brings its own number of drafted tokens, packed."""
+
+    seq_lens: Counts
+    """Committed tokens."""
+    topk: Count
+    parents: tuple[Counts, ...]
     verify_lens: Counts
     """Nodes per request, root included."""
     ragged_tokens: Count = 0
@@ -141,7 +150,10 @@ class Idle(_Strict, frozen=True, tag_field="mode", tag="idle"):
     """No requests."""
 
 
-Batch = Extend | SplitPrefill | Mixed | Decode | DraftDecode | TargetVerify | DraftExtendV2 | DllmExtend | Idle
+Batch = (
+    Extend | SplitPrefill | Mixed | Decode | DraftDecode | TargetVerify | RaggedVerify | DraftExtendV2 | DllmExtend
+    | Idle
+)
 
 
 # ---------------------------------------------------------------- session events
@@ -352,8 +364,8 @@ def folder_of(value: Input) -> str:
 
 
 FOLDERS = (
-    "extend", "split_prefill", "mixed", "decode", "draft_decode", "target_verify", "draft_extend_v2", "dllm_extend",
-    "idle", "padding", "session", "retraction", "prompt_table",
+    "extend", "split_prefill", "mixed", "decode", "draft_decode", "target_verify", "ragged_verify",
+    "draft_extend_v2", "dllm_extend", "idle", "padding", "session", "retraction", "prompt_table",
 )
 
 

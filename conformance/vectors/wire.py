@@ -37,5 +37,5 @@ def table_of(label: str, built: Tables, capacity: int = 0) -> v.Table:
     rows = None if built.mrope is None else tuple(row + spare for row in rows_of(built.mrope))
     return v.Table(
         label=label, positions=(*built.positions.tolist(), *spare), rows=rows,
-        free=((width, capacity),) if spare else (), optional_from=width if label == "padded" else None,
+        free=((width, capacity),) if spare else (), optional_from=width if spare else None,
     )
