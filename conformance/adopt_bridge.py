@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,15 +14,13 @@ import numpy as np
 from adapters import protocol
 from conformance.adopt_types import Adapter, Batch, NotOffered, Request
 from conformance.outcome import Outcome
-from conformance.plan import Plan, TableCheck, plan
+from conformance.plan import Check, CostCheck, Plan, TableCheck, plan
 from conformance.verdict import judge
 from reference.operations import Scenario
 from reference.timeline import Timeline
 from spec.modes.cells import dtype
 
 NO_STATE = "an in-process adapter has no request objects: sessions and ownership need the worker protocol"
-NO_COST = "an in-process adapter counts no copies: costs need the worker protocol"
-NO_KERNEL = "an in-process adapter has one way to build a forward"
 NO_CHANGE = "an in-process adapter is given numbers that it cannot change"
 NO_DTYPE = "the adapter answers with lists, which have no dtype"
 NO_PADDING = "the adapter does not set offers_padding"
@@ -39,15 +36,15 @@ def checker(adapter: Adapter, modes: frozenset[str]) -> Callable[[Scenario], Out
 
     def check(scenario: Scenario) -> Outcome:
         planned = plan(scenario)
-        asked = planned if pads else _without_padding(planned)
+        asked = _reached(planned, pads)
         typed: list[str] = []
         outcome = judge(asked, _answer(asked, adapter, modes, typed))
         vacuous = {"ownership.batch_is_read_only": NO_CHANGE}
         if not typed and not any(failure.rule == "table.dtype" for failure in outcome.failures):
             vacuous["table.dtype"] = NO_DTYPE
         declined = [(rule, reason) for rule, reason in vacuous.items() if rule in outcome.checked]
-        if asked is not planned:
-            declined.append(("padding", NO_PADDING))
+        if not pads and any(isinstance(check, TableCheck) and "padded" in check.labels for check in planned.checks):
+            declined.append(("padding", NO_PADDING if "padding" in modes else "padding was not asked for"))
         return msgspec.structs.replace(
             outcome, not_offered=(*outcome.not_offered, *declined),
             checked={rule: count for rule, count in outcome.checked.items() if rule not in vacuous},
@@ -56,14 +53,17 @@ def checker(adapter: Adapter, modes: frozenset[str]) -> Callable[[Scenario], Out
     return check
 
 
-def _without_padding(planned: Plan) -> Plan:
-    """The plan without its padded tables; the same object when it has none."""
-    checks = tuple(
-        replace(check, labels={label: name for label, name in check.labels.items() if label != "padded"})
-        if isinstance(check, TableCheck) and "padded" in check.labels else check
-        for check in planned.checks
-    )
-    return planned if all(map(operator.is_, checks, planned.checks)) else replace(planned, checks=checks)
+def _reached(planned: Plan, pads: bool) -> Plan:
+    """The plan with only the checks that an in-process adapter can be put to: no copies are counted, there is no second
+    way to build a forward, and padded tables are asked for only where they are offered."""
+    checks: list[Check] = []
+    for check in planned.checks:
+        if isinstance(check, CostCheck) or (isinstance(check, TableCheck) and check.positions_only):
+            continue
+        if isinstance(check, TableCheck) and not pads:
+            check = replace(check, labels={label: name for label, name in check.labels.items() if label != "padded"})
+        checks.append(check)
+    return replace(planned, checks=tuple(checks))
 
 
 def _answer(planned: Plan, adapter: Adapter, modes: frozenset[str], typed: list[str]) -> protocol.Answer:
@@ -74,13 +74,9 @@ def _answer(planned: Plan, adapter: Adapter, modes: frozenset[str], typed: list[
         match step:
             case protocol.Observe():
                 results.append(protocol.NotOffered(NO_STATE))
-            case protocol.Cost():
-                results.append(protocol.NotOffered(NO_COST))
-            case protocol.Forward() if step.path == "kernel":
-                results.append(protocol.NotOffered(NO_KERNEL))
-            case protocol.Forward() if checks[number].expected.mode not in modes:
+            case protocol.Forward() if number in checks and checks[number].expected.mode not in modes:
                 results.append(protocol.NotOffered(f"{checks[number].expected.mode} was not asked for"))
-            case protocol.Forward():
+            case protocol.Forward() if number in checks:
                 results.append(_forward(step, checks[number], adapter, typed))
             case _:
                 results.append(protocol.Done())

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from conformance import cli_known, cli_look, cli_targets, cli_vectors, phases
+from conformance import cli_bundle, cli_known, cli_look, cli_targets, cli_vectors, phases
 from conformance.cli_options import (
     KNOWN,
     OUT,
@@ -56,6 +56,7 @@ app.add_typer(cli_look.list_app, name="list")
 app.command("explain")(cli_look.explain)
 app.command("doctor")(cli_look.doctor)
 cli_targets.mount(app)
+app.command("bundle")(cli_bundle.make)
 
 
 @app.command()

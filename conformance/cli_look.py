@@ -20,6 +20,7 @@ from conformance.plan import Plan
 from conformance.pool import Pool
 from conformance.targets import DEFAULT
 from conformance.version import spec_hash, suite_version
+from conformance.versions import newer_than_known
 from spec.families import FAMILIES
 from spec.rules import Rule, all_rules
 
@@ -131,6 +132,8 @@ def doctor(target: TargetOption = DEFAULT, device: DeviceOption = "cpu") -> int:
         out.print(str(error), soft_wrap=True)
         return 3
     out.print(f"engine {hello.target} {hello.version}, torch {hello.torch}, python {hello.python}, {hello.device}")
+    if newer := newer_than_known(hello.target, hello.version):
+        out.print(newer, soft_wrap=True)
     for mode in sorted(hello.modes, key=hello.modes.__getitem__):
         if mode in hello.covered:
             how = f"driven as {hello.covered[mode]}"

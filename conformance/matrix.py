@@ -198,8 +198,15 @@ def reduce(summary: Summary | None, target: str, seed: int, problem: str = "") -
     """A run's summary as a column."""
     if summary is None:
         return Column(
-            target=target, version=target.partition("==")[2] or target, torch="", suite=suite_version(), seed=seed,
-            cells={}, not_offered={}, unrun={}, problem=problem,
+            target=target,
+            version=target.partition("==")[2] or target,
+            torch="",
+            suite=suite_version(),
+            seed=seed,
+            cells={},
+            not_offered={},
+            unrun={},
+            problem=problem,
         )
     cells = {rule: Cell(checked) for rule, (checked, _) in sorted(summary.rules.items())}
     for finding in summary.findings:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from conformance.events import Header, Summary
 from conformance.known import Known
-from conformance.versions import is_version
+from conformance.versions import is_version, newer_than_known
 from spec.rules import all_rules
 
 
@@ -29,6 +29,8 @@ def before_run(header: Header, entries: Iterable[Known], early: Iterable[str], w
     hello = header.hello
     for message in early:
         warn(message)
+    if newer := newer_than_known(hello.target, hello.version):
+        warn(newer)
     for mode in unknown_modes(header):
         warn(
             f"UNKNOWN FORWARD MODE {mode}: {hello.target} {hello.version} has it, the adapter does not know it, "

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +28,19 @@ class TableCheck:
     expected: Expected
     labels: Mapping[str, str]
     """Label in the answer -> label in expected.tables ("again" -> "")."""
+    situations: tuple[str, ...] = ()
+    """"mode x situation", as the report counts them."""
     positions_only: bool = False
+    right: dict[str, RightAnswer] = field(default_factory=dict)
+    """Label -> the answer that a right engine gives, so that most verdicts are one comparison. Filled by the judge."""
+
+
+class RightAnswer(NamedTuple):
+    """The right table as it travels, and the rules that it satisfies."""
+
+    positions: protocol.Tensor
+    mrope: protocol.Tensor | None
+    rules: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,29 +122,62 @@ class Plan:
     checks: tuple[Check, ...]
 
 
+class _Mark(NamedTuple):
+    """Where a planner stood after an operation."""
+
+    op: ops.Operation
+    state: State
+    steps: int
+    checks: int
+    last_observed: int | None
+
+
 class _Planner:
-    def __init__(self, scenario: ops.Scenario) -> None:
-        self.scenario = scenario
-        self.state = State(family=scenario.family)
-        self.steps: list[protocol.Step] = []
-        self.checks: list[Check] = []
-        self.observes = any(isinstance(op, ops.Turn | ops.Retract) for op in scenario.ops)
-        self.last_observed: int | None = None
-        self.refusals: dict[int, int] = {}
+    """Plans scenarios one after another. Scenarios of a sweep begin alike: what an earlier one began with is kept."""
+
+    def __init__(self) -> None:
+        self.shape: tuple[str, bool, bool] | None = None
+        self.marks: list[_Mark] = []
         self.states: dict[tuple[int, bool], ExpectedState] = {}
 
-    def run(self) -> None:
-        for law in self.scenario.laws:
+    def run(self, scenario: ops.Scenario) -> None:
+        for law in scenario.laws:
             if law.law not in all_rules():
                 raise OutOfDomain(f"laws: unknown law {law.law!r}")
-        for number, op in enumerate(self.scenario.ops):
+        for number in range(self._begin(scenario), len(scenario.ops)):
+            op = scenario.ops[number]
             try:
                 moved = apply(self.state, op)
             except OutOfDomain as error:
                 raise OutOfDomain(f"ops[{number}] ({_tag(op)}): {error}") from None
             self._step(number, op, moved)
+            self.marks.append(_Mark(op, self.state, len(self.steps), len(self.checks), self.last_observed))
 
-        self.checks.extend(self._law(law) for law in self.scenario.laws)
+    def laws(self, scenario: ops.Scenario) -> list[LawCheck]:
+        return [self._law(law) for law in scenario.laws]
+
+    def _begin(self, scenario: ops.Scenario) -> int:
+        """Go back to where this scenario and the last one part; returns the number of operations they share."""
+        self.repeat = scenario.repeat
+        self.observes = any(isinstance(op, ops.Turn | ops.Retract) for op in scenario.ops)
+        shape = (scenario.family, scenario.repeat, self.observes)
+        shared = 0
+        if shape == self.shape:
+            for mark, op in zip(self.marks, scenario.ops, strict=False):
+                if mark.op is not op and mark.op != op:
+                    break
+                shared += 1
+        self.shape = shape
+        del self.marks[shared:]
+        if shared:
+            mark = self.marks[-1]
+            self.state, self.last_observed = mark.state, mark.last_observed
+            del self.steps[mark.steps :], self.checks[mark.checks :]
+        else:
+            self.state, self.last_observed = State(family=scenario.family), None
+            self.steps: list[protocol.Step] = []
+            self.checks: list[Check] = []
+        return shared
 
     def _law(self, law: ops.Law) -> LawCheck:
         left = self._readings(law.left)
@@ -186,7 +232,6 @@ class _Planner:
             case ops.Retract():
                 return [protocol.Retract(op.req)]
             case ops.Reschedule():
-                self.refusals[op.req] = self.refusals.get(op.req, 0) + op.refusals
                 return [protocol.Schedule(op.req, attempts=op.refusals)]
             case _:
                 return []
@@ -200,7 +245,7 @@ class _Planner:
 
     def _forward(self, number: int, op: ops.Operation, expected: Expected) -> None:
         measured = op.of if isinstance(op, ops.MeasureCost) else op
-        forward = _message(measured, expected.batch, self.scenario.repeat and not isinstance(op, ops.MeasureCost))
+        forward = _message(measured, expected.batch, self.repeat and not isinstance(op, ops.MeasureCost))
         if isinstance(op, ops.MeasureCost):
             rule, budget = _budget(op.of, expected)
             self.checks.append(CostCheck(number, len(self.steps), expected.batch.mode, rule, budget))
@@ -209,7 +254,8 @@ class _Planner:
         labels = {label: label for label in expected.tables}
         if forward.repeat:
             labels["again"] = ""
-        self.checks.append(TableCheck(number, len(self.steps), expected, labels))
+        situations = tuple(f"{expected.mode} x {situation}" for situation in sorted(expected.situations))
+        self.checks.append(TableCheck(number, len(self.steps), expected, labels, situations))
         self.steps.append(forward)
         if isinstance(op, ops.Extend) and op.kernel:
             self.checks.append(TableCheck(number, len(self.steps), expected, {"": ""}, positions_only=True))
@@ -239,14 +285,17 @@ class _Planner:
         self.steps.append(protocol.Observe(tuple(request.req for request in alive)))
 
 
+_planner = _Planner()
+
+
 def plan(scenario: ops.Scenario, device: str = "cpu") -> Plan:
     """The job of a scenario. Raises OutOfDomain, naming the operation, where no public request leads."""
-    planner = _Planner(scenario)
-    planner.run()
-    if not any(isinstance(check, TableCheck | CostCheck) for check in planner.checks):
+    _planner.run(scenario)
+    checks = (*_planner.checks, *_planner.laws(scenario))
+    if not any(isinstance(check, TableCheck | CostCheck) for check in checks):
         raise OutOfDomain("ops: the scenario runs no forward, so there is nothing to check")
-    job = protocol.Job(id=scenario.id, steps=tuple(planner.steps), device=device)
-    return Plan(scenario, job, tuple(planner.checks))
+    job = protocol.Job(id=scenario.id, steps=tuple(_planner.steps), device=device)
+    return Plan(scenario, job, checks)
 
 
 def _tag(op: ops.Operation) -> str:

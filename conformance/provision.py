@@ -153,9 +153,7 @@ def _checkout(name: str, source: Path, stage: Path) -> Record:
     (stage / "site").mkdir()
     packages = pip_overlay.follow(stage / "site", asked)
     paths = (str(source), "site") if packages else (str(source),)
-    return Record(
-        name=name, kind="checkout", version=name, python="", tag=python_tag(), paths=paths, packages=packages
-    )
+    return Record(name=name, kind="checkout", version=name, python="", tag=python_tag(), paths=paths, packages=packages)
 
 
 def _environment(name: str, python: Path) -> Record:

@@ -81,7 +81,7 @@ class RuleItem(pytest.Item):
 
         rule = all_rules()[self.name]
         module = rule.stated.partition(":")[0]
-        return Path(spec.__file__).parent.parent / f"{module.replace('.', '/')}.py", rule.line - 1, self.name
+        return Path(spec.__file__).parent.parent / f"{module.replace('.', '/')}.py", rule.line - 1, f"rule {self.name}"
 
 
 class RuleBroken(Exception):

@@ -45,7 +45,7 @@ def turn(state: State, op: Turn) -> State:
         tabulated_runs=0, max_new_tokens=op.max_new_tokens, session=op.session,
         parent=None if parent is None else parent.req,
     )
-    state = arrived(state, replace(request, tabulated_runs=_tabulated(state, parent, request)))
+    state = arrived(state, replace(request, tabulated_runs=_tabulated(state, parent, request, len(kept_ids))))
     known = session.known
     if op.replace:
         known = () if op.parent is None else _without_children(state, known, op.parent)
@@ -117,12 +117,12 @@ def _history(state: State, parent: Request | None, op: Turn) -> tuple[History, t
     return rules.append(saved, op.prompt), kept
 
 
-def _tabulated(state: State, parent: Request | None, request: Request) -> int:
+def _tabulated(state: State, parent: Request | None, request: Request, kept: int) -> int:
     """Leading runs of the prompt that the request's media table covers: all of it if this turn brings media."""
     if request.brings_media or parent is None:
         return len(request.prompt)
     family = find_family(state.family)
-    limit = length(family, parent.prompt[: parent.tabulated_runs])
+    limit = min(kept, length(family, parent.prompt[: parent.tabulated_runs]))
     covered = 0
     for runs in range(len(request.prompt) + 1):
         if length(family, request.prompt[:runs]) <= limit:

@@ -198,6 +198,11 @@ def draft_input(state: JobState, forward: Forward, device: str) -> Any:
     )
 
 
+def for_worker(state: JobState, batch: Any) -> Any:
+    """The batch as a worker gets it: itself, or what the scheduler of older releases makes of it."""
+    return batch if state.engine.batch_is_schedule_batch else state.meter.call(batch.get_model_worker_batch)
+
+
 def init_new(state: JobState, batch: Any, model_runner: Any) -> Any:
     """`ForwardBatch.init_new` with the arguments that this release takes."""
     engine = state.engine
@@ -206,9 +211,7 @@ def init_new(state: JobState, batch: Any, model_runner: Any) -> Any:
         extra["capture_hidden_mode"] = engine.CaptureHiddenMode.NULL
     if "return_hidden_states_before_norm" in engine.init_new_takes:
         extra["return_hidden_states_before_norm"] = False
-    if not engine.batch_is_schedule_batch:
-        batch = state.meter.call(batch.get_model_worker_batch)
-    result = state.meter.call(engine.ForwardBatch.init_new, batch, model_runner, **extra)
+    result = state.meter.call(engine.ForwardBatch.init_new, for_worker(state, batch), model_runner, **extra)
     state.meter.forwards += 1
     return result
 

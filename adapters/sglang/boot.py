@@ -19,6 +19,7 @@ import warnings
 from typing import Any
 
 from adapters.sglang import absent_packages
+from adapters.sglang import device as device_module
 
 FAKED = (
     "ServerArgs: the engine's dummy defaults (no model on disk)",
@@ -66,6 +67,9 @@ def load(device: str) -> Any:
     torch = importlib.import_module("torch")
     if device == "cpu":
         torch.set_num_threads(1)
+    elif problem := device_module.problem(torch):
+        print(problem, flush=True)  # the runner quotes a dead worker's last words
+        raise SystemExit(device_module.EXIT)
     absent_packages.install()
     for module in CORE:
         importlib.import_module(module)

@@ -17,6 +17,8 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from adapters.sglang import absent_packages
+
 COVERED = {
     "EXTEND": "extend",
     "DECODE": "decode",
@@ -85,10 +87,12 @@ PLACES: dict[str, tuple[str, ...]] = {
     "prepare_for_draft": (
         _SRT + "speculative.eagle_worker_common:prepare_for_draft",
         _SRT + "speculative.base_spec_worker:EagleDraftWorkerBase.prepare_for_draft",
+        _SRT + "speculative.eagle_info:EagleDraftInput.prepare_for_v2_draft",
     ),
     "prepare_for_draft_extend": (
         _SRT + "speculative.eagle_worker_common:prepare_for_draft_extend",
         _SRT + "speculative.base_spec_worker:EagleDraftWorkerBase.prepare_for_draft_extend",
+        _SRT + "speculative.eagle_info:EagleDraftInput.prepare_for_extend_to_fill_draft_kvcache",
     ),
     "build_eagle_verify_input": (_SRT + "speculative.eagle_worker_common:build_eagle_verify_input",),
     "eagle_prepare_for_verify": (_SRT + "speculative.eagle_utils:eagle_prepare_for_verify",),
@@ -167,7 +171,8 @@ class Engine:
 
 def find(place: str) -> Any:
     """The object at "module:name", or None. A module that fails for another reason than absence counts as absent:
-    the reason is then a missing GPU library, and the capability cannot run here."""
+    the reason is then a missing GPU library, and the capability cannot run here. Raises ImportError for a package
+    that may be stood in for."""
     module, _, name = place.partition(":")
     try:
         holder, _, method = name.rpartition(".")
@@ -175,9 +180,15 @@ def find(place: str) -> Any:
         if not holder:
             return getattr(found, name, None)
         found = getattr(getattr(found, holder, None), method, None)
+        if found is None or holder.endswith("Input"):
+            return found  # a method of the input that it prepares: the later functions take that input first
         # A method that uses nothing of its object: the releases after it made a function of it.
-        return None if found is None else functools.partial(found, None)
-    except (ImportError, OSError):
+        return functools.partial(found, None)
+    except ImportError as error:
+        if absent_packages.missing(error):
+            raise
+        return None
+    except OSError:
         return None
 
 

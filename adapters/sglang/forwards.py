@@ -77,8 +77,13 @@ def by_caller(state: JobState, forward: Forward) -> Tables:
         snapshot = batches.Snapshot(batch)
         made = prepare(state, forward, batch)
         tables += read(state, forward, made, again, runner)
-        if forward.mode == "draft_decode" and not again:
-            tables[0:1] = speculation.draft_loop(state, forward, made)
+        if forward.mode == "draft_decode":
+            steps = speculation.draft_loop(state, forward, made)
+            # What the model was given counts: up to 0.5.11 the loop moves the positions before its first forward.
+            if again:
+                tables[-1] = Table(again, steps[0].positions, steps[0].mrope)
+            else:
+                tables[0:1] = steps
         changed = changed or snapshot.changes()
     return Tables(tuple(tables), changed, tuple(dict.fromkeys(kernels.ran)))
 

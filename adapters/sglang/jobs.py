@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from adapters import protocol
 from adapters.sglang import batches, boot, cost, forwards, kernels, requests, sessions, speculation, stand_ins
 from adapters.sglang.capabilities import Engine
@@ -53,8 +55,14 @@ def answer(engine: Engine, job: protocol.Job, device: str = "cpu") -> protocol.A
         refused = protocol.NotOffered(f"this worker was started for {device}, the job wants {job.device}")
         return protocol.Answer(job.id, (refused,) * len(job.steps), 0, 0)
     state = JobState(engine, job)
-    results = tuple(result(state, step) for step in job.steps)
-    return protocol.Answer(job.id, results, state.meter.ns, state.meter.forwards)
+    results = [result(state, step) for step in job.steps]
+    if job.device != "cpu" and results:
+        # A kernel that fails must fail in its own job, not in the next.
+        try:
+            torch.cuda.synchronize()
+        except Exception as error:
+            results[-1] = raised(error)
+    return protocol.Answer(job.id, tuple(results), state.meter.ns, state.meter.forwards)
 
 
 def result(state: JobState, step: protocol.Step) -> protocol.Result:

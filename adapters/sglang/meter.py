@@ -51,6 +51,11 @@ def engine_frame(path: str) -> str | None:
     return None
 
 
+def is_broken_context(error: BaseException) -> bool:
+    """Whether a kernel has failed, after which every call of this process fails."""
+    return type(error).__name__ == "AcceleratorError" or "CUDA error" in str(error)
+
+
 def raised(error: BaseException) -> Raised:
     """Describe an exception. Its stage is "engine" when the innermost frame that belongs to the engine or to this
     adapter is the engine's, unless a stand-in lacked what was asked of it.
@@ -70,4 +75,8 @@ def raised(error: BaseException) -> Raised:
     missing = isinstance(error, AttributeError) and is_stand_in(error.obj)
     if missing or is_wrong_call(error):
         stage = "adapter"
+    if type(error).__name__ == "OutOfMemoryError":
+        stage = "device"
+    elif is_broken_context(error):
+        stage = "engine"  # asynchronous: whoever meets it first is not who did it, and the suite launches no kernels
     return Raised(stage, type(error).__name__, str(error)[:2000], where)

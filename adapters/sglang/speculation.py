@@ -14,6 +14,7 @@ executor's constructors (`kernels.hollow`), drafted tokens and hidden states (ze
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from time import perf_counter_ns
 from typing import Any
@@ -22,7 +23,7 @@ import torch
 
 from adapters.protocol import Forward, Table
 from adapters.sglang import batches, kernels, trees
-from adapters.sglang.capabilities import taken
+from adapters.sglang.capabilities import filled, taken
 from adapters.sglang.stand_ins import HIDDEN, VOCABULARY, AttentionBackend, StandIn
 from adapters.sglang.state import Absent, JobState
 from adapters.sglang.wire import table
@@ -57,7 +58,7 @@ def draft_decode(state: JobState, forward: Forward, batch: Any) -> Any:
         engine.prepare_for_draft,
         draft_input,
         batch.req_to_token_pool,
-        batch,
+        batches.for_worker(state, batch),
         None,
         batches.runner_for(state, forward.mode),
         forward.topk,
@@ -93,12 +94,21 @@ def draft_loop(state: JobState, forward: Forward, batch: Any) -> list[Table]:
     return recorded
 
 
+class DraftOutput(StandIn):
+    """A runner's output; 0.5.6 takes it apart as (logits output, whether a graph ran)."""
+
+    logits_output: Any
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.logits_output, False))
+
+
 @lru_cache(maxsize=64)
 def draft_output(rows: int, device: str) -> StandIn:
     """What a draft model returns for this many tokens: fixed logits and hidden states."""
     logits = torch.arange(VOCABULARY, dtype=torch.float32, device=device).repeat(rows, 1) / VOCABULARY
     hidden = torch.zeros((rows, HIDDEN), device=device)
-    return StandIn(logits_output=StandIn(next_token_logits=logits, hidden_states=hidden))
+    return DraftOutput(logits_output=StandIn(next_token_logits=logits, hidden_states=hidden))
 
 
 @lru_cache(maxsize=64)
@@ -113,7 +123,7 @@ def draft_worker(cls: type, topk: int, num_steps: int, device: str, runner: Any)
         # A chain keeps every token; a tree keeps the best as many as its last level has.
         speculative_num_draft_tokens=num_steps + 1 if topk == 1 else topk + 1,
         hot_token_id=None,
-        server_args=StandIn(speculative_use_rejection_sampling=False),  # up to 0.5.16
+        server_args=StandIn(speculative_use_rejection_sampling=False, enable_nan_detection=False),  # up to 0.5.16
         _topk1_parents_prealloc=chain,
         _topk1_score_indices_prealloc=scores,
         index_share_for_mtp_iteration=False,
@@ -218,14 +228,17 @@ def draft_extend(state: JobState, forward: Forward, batch: Any) -> Any:
     engine, device = state.engine, state.device
     require(state, "prepare_for_draft_extend")
     tokens = len(forward.reqs) * forward.num_draft_tokens
-    draft_input = engine.EagleDraftExtendInput(
+    if not forward.host_lengths and not engine.batch_is_schedule_batch:
+        raise Absent("this release's batch constructor takes host lengths only")
+    draft_input = filled(
+        engine.EagleDraftExtendInput or engine.EagleDraftInput,
         hidden_states=batches.zeros(tokens * HIDDEN, torch.float32, device).view(tokens, HIDDEN),
         num_tokens_per_req=forward.num_draft_tokens,
     )
     result = state.meter.call(
         engine.prepare_for_draft_extend,
         draft_input,
-        batch,
+        batches.for_worker(state, batch),
         batches.zeros(tokens, torch.int64, device),
         forward.num_draft_tokens,
         batches.runner_for(state, forward.mode),

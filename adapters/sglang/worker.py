@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import os
 import platform
 import sys
@@ -37,14 +38,21 @@ def main(arguments: list[str] | None = None) -> int:
     boot.release_standard_input()
     with open(options.in_fd, "rb") as incoming, open(options.out_fd, "wb") as outgoing:  # noqa: PTH123
         try:
-            boot.load(options.device)
+            engine = load(options.device)
         except ImportError as error:
             package = absent_packages.missing(error)
             if package is None:
                 raise
             start_again(package, options.in_fd, options.out_fd)
-        serve(incoming, outgoing, options.device)
+        serve(incoming, outgoing, engine, options.device)
     return 0
+
+
+def load(device: str) -> Any:
+    """Import the engine and find what it has. Raises ImportError."""
+    boot.load(device)
+    capabilities = importlib.import_module("adapters.sglang.capabilities")
+    return capabilities.Engine()
 
 
 def start_again(package: str, *descriptors: int) -> NoReturn:
@@ -56,11 +64,10 @@ def start_again(package: str, *descriptors: int) -> NoReturn:
     os.execv(sys.executable, [sys.executable, "-m", "adapters.sglang.worker", *sys.argv[1:]])
 
 
-def serve(incoming: BinaryIO, outgoing: BinaryIO, device: str) -> None:
+def serve(incoming: BinaryIO, outgoing: BinaryIO, engine: Any, device: str) -> None:
     """Say hello, then answer jobs one by one. Returns at a Shutdown or at the end of the stream."""
-    from adapters.sglang import capabilities, jobs, kernels
+    from adapters.sglang import jobs, kernels
 
-    engine = capabilities.Engine()
     kernels.install(device)
     gc.collect()
     gc.freeze()  # what the imports made stays: collections need not walk it again and again

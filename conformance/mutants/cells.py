@@ -65,6 +65,27 @@ def _zero(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
     return with_both(tables, np.zeros_like(tables.positions), np.zeros_like(rows_of(tables)))
 
 
+def _zero_rows(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+    return with_rows(tables, np.zeros_like(rows_of(tables)))
+
+
+def _delta_negated(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+    return with_rows(tables, np.broadcast_to(tables.positions - deltas(tables, lines), rows_of(tables).shape))
+
+
+def _row_lost(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+    """The h row of a strided view is read with the wrong stride: it holds other positions."""
+    rows = rows_of(tables)
+    rows[1] = np.roll(rows[1], 1)
+    return with_rows(tables, rows)
+
+
+def _backwards(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+    """Each request's window is read from its end."""
+    order = np.concatenate([np.flatnonzero(owners(tables) == row)[::-1] for row in range(len(lines))])
+    return with_both(tables, tables.positions[order], rows_of(tables)[:, order])
+
+
 def _index_from_t(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
     return with_both(tables, rows_of(tables)[0], tables.mrope)
 
@@ -197,6 +218,9 @@ MUTANTS = (
     twisted("extend repeats the t row", "O13", "all three rows are t", "extend", each(_repeat_t)),
     twisted("extend index from the t row", "T4, T5", "the 1-D table is read off the three-row table",
             "extend", each(_index_from_t)),
+    twisted("extend h row of another stride", "R6, issue 6 (strides)", "the h row is shifted by a column",
+            "extend", each(_row_lost)),
+    twisted("extend backwards", "slip", "windows are read from their end", "extend", each(_backwards)),
     twisted("extend off by one", "slip", "every window starts one late", "extend", each(_one_ahead)),
     twisted("extend text gets a neighbour's delta", "V22", "text rows beside media are shifted",
             "extend", each(_text_gets_delta)),
@@ -206,6 +230,8 @@ MUTANTS = (
             "decode", each(_delta_of_first)),
     twisted("decode delta of the last media request", "S17 (review)", "one delta for the whole batch",
             "decode", each(_delta_of_last_media)),
+    twisted("decode delta negated", "slip", "the delta is taken off", "decode", each(_delta_negated)),
+    twisted("decode rows at zero", "X6, V33", "the three rows are never filled", "decode", each(_zero_rows)),
     twisted("decode one ahead", "L7", "seq_len is read without - 1", "decode", each(_one_ahead)),
     twisted("decode at zero", "X6", "the prefill's builder is used for one token", "decode", each(_zero)),
     twisted("decode shifts t alone", "V1", "h and w stay at the index", "decode", each(_only_t_shifted)),

@@ -44,6 +44,17 @@ class TopsUpAtIndex(TopsUp):
         return int(held.table.shape[1])
 
 
+class LosesColumnsWhenRefused(TopsUp):
+    """A second look at a retracted request takes back what the first one wrote, and more."""
+
+    def schedule(self, step: protocol.Schedule) -> None:
+        before = self.held[step.req]
+        super().schedule(step)
+        held = self.held[step.req]
+        if held.retracted and held.items and before.table.shape[1] > len(held.ids):
+            self.held[step.req] = replace(held, table=held.table[:, : len(held.ids)])
+
+
 class MovesAtEachAttempt(ReferenceEngine):
     """Each time the scheduler looks at a retracted request its table moves on by one."""
 
@@ -161,6 +172,7 @@ class ShortTurnTable(ReferenceEngine):
 MUTANTS = (
     Mutant("retract tops up from t", "found in 0.5.23", "outputs continue after the last t", TopsUpFromT),
     Mutant("retract tops up at the index", "slip", "outputs get no delta", TopsUpAtIndex),
+    Mutant("columns lost when refused", "slip", "a refused request's table shrinks", LosesColumnsWhenRefused),
     Mutant("table moves at each attempt", "slip", "a refused request is not left alone", MovesAtEachAttempt),
     Mutant("retract forgets the outputs", "slip", "only the prompt is prefilled again", RetractForgetsOutputs),
     Mutant("retract writes the parent", "found in 0.5.23", "a shared table grows", RetractWritesParent),

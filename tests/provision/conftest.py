@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from conformance import pip_overlay, provision, provisioned
-
-MakeWheel = Callable[..., Path]
+from conformance import pip_overlay, provisioned
 
 
 def write_wheel(folder: Path, name: str, version: str, requires: tuple[str, ...] = ()) -> Path:
@@ -23,7 +20,7 @@ def write_wheel(folder: Path, name: str, version: str, requires: tuple[str, ...]
     with zipfile.ZipFile(path, "w") as wheel:
         wheel.writestr(f"{module}/__init__.py", f"__version__ = {version!r}\n")
         wheel.writestr(f"{info}/METADATA", "\n".join(metadata) + "\n")
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{info}/RECORD", "")
     return path
 
@@ -68,6 +65,3 @@ def said() -> list[str]:
 def leftovers(home: Path) -> list[str]:
     """Staging folders that a finished or failed `add` should not leave."""
     return [path.name for path in home.glob("targets/.staging/*")]
-
-
-__all__ = ["leftovers", "provision", "write_wheel"]

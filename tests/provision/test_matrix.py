@@ -21,8 +21,15 @@ PARENT = "ownership.parent_unchanged"
 def column(version: str, cells: dict[str, Cell], **more: object) -> Column:
     fields = {"not_offered": {}, "unrun": {}, "scenarios": 3} | more
     return msgspec.convert(
-        {"target": f"sglang=={version}", "version": version, "torch": "2.14.1", "suite": "1", "seed": 0,
-         "cells": msgspec.to_builtins(cells), **fields},
+        {
+            "target": f"sglang=={version}",
+            "version": version,
+            "torch": "2.14.1",
+            "suite": "1",
+            "seed": 0,
+            "cells": msgspec.to_builtins(cells),
+            **fields,
+        },
         Column,
     )
 
@@ -169,8 +176,15 @@ def test_bisect_refuses_ends_that_are_not_what_they_were_said_to_be() -> None:
 # ---------------------------------------------------------------- the score
 
 BUG = Bug(
-    id="S8", title="draft extend", links=("https://example.org/1",), kind="mis-sized", wrong="0.5.13.post1",
-    right="0.5.14", rule=WIDTH, mode="draft_extend_v2", signature="too few columns",
+    id="S8",
+    title="draft extend",
+    links=("https://example.org/1",),
+    kind="mis-sized",
+    wrong="0.5.13.post1",
+    right="0.5.14",
+    rule=WIDTH,
+    mode="draft_extend_v2",
+    signature="too few columns",
 )
 BY_VERSION = {c.version: c for c in COLUMNS}
 

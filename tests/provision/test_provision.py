@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance import pip_overlay, provision, provisioned
+from conformance import cli, pip_overlay, provision, provisioned
 from conformance.pip_overlay import ProvisionError
 from tests.provision.conftest import leftovers, write_wheel
 
@@ -130,8 +130,12 @@ def test_a_full_disk_is_said_before_anything_is_downloaded(
         ("/usr/bin/python: No module named pip", "no pip", 3),
         ("ERROR: something else", "something else", 3),
         ("", "gave no reason", 3),
-        ("Ignored the following versions that require a different python version: 1.0 Requires-Python >=4\n"
-         "ERROR: Could not find a version (from versions: 0.9)", "no wheel for Python", 3),
+        (
+            "Ignored the following versions that require a different python version: 1.0 Requires-Python >=4\n"
+            "ERROR: Could not find a version (from versions: 0.9)",
+            "no wheel for Python",
+            3,
+        ),
     ],
 )
 def test_what_pip_said_becomes_one_line(output: str, message: str, code: int) -> None:
@@ -221,3 +225,36 @@ def test_records_are_in_version_order(index: Path, home: Path) -> None:
     for version in ("0.1.0", "0.0.10", "0.0.9"):
         provision.add(f"sglang=={version}")
     assert list(provisioned.records()) == ["sglang==0.0.9", "sglang==0.0.10", "sglang==0.1.0"]
+
+
+def test_the_command_line_adds_lists_and_removes(index: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.execute(["target", "add", "sglang==0.0.9", "--no-check"]) == 0
+    assert "transformers 0.4.1" in capsys.readouterr().out
+    assert cli.execute(["target", "list"]) == 0
+    assert "sglang==0.0.9  release 0.0.9" in capsys.readouterr().out
+    assert cli.execute(["target", "remove", "sglang==0.0.9"]) == 0
+    assert cli.execute(["target", "remove", "sglang==0.0.9"]) == 2
+    assert "no target 'sglang==0.0.9' to remove" in capsys.readouterr().err
+
+
+def test_the_command_line_says_what_to_do_with_a_release_that_does_not_run(
+    index: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # This release is an empty package: its worker ends while importing.
+    assert cli.execute(["target", "add", "sglang==0.1.0"]) == 3
+    said = capsys.readouterr().out
+    assert "sglang==0.1.0 is there but does not run: no hello" in said
+    assert "`ropecheck doctor --target sglang==0.1.0`" in said
+
+
+def test_a_missing_network_is_exit_code_3(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")  # the discard port: nobody listens
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    assert cli.execute(["target", "add", "sglang==0.5.14"]) == 3
+    error = capsys.readouterr().err
+    assert "the package index cannot be reached" in error
+    assert error.count("\n") == 1
+    assert leftovers(home) == []

@@ -65,7 +65,7 @@ FAULTS: list[tuple[str, Callable[[Json], None], int, str]] = [
     ("decode", _drop("input", "batch", "seq_lens"), 2, "missing required field `seq_lens` - at `$.input.batch`"),
     ("decode", _drop("expected"), 2, "missing required field `expected` - at `$`"),
     ("decode", _set("input", "batch", "seq_len", to=[3]), 2, "unknown field `seq_len` - at `$.input.batch`"),
-    ("decode", _set("input", "batch", "seq_lens", 0, to="9"), 2, "got `str` - at `$.input.batch.seq_lens[...]`"),
+    ("decode", _set("input", "batch", "seq_lens", 0, to="9"), 2, "got `str` - at `$.input.batch.seq_lens[0]`"),
     ("decode", _set("input", "batch", "mode", to="decoding"), 2, "'decoding' - at `$.input.batch.mode`"),
     ("decode", _set("schema", to="ropecheck.vector/2"), 2, "at `$.schema`"),
 ]

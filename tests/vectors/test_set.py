@@ -12,7 +12,7 @@ import pytest
 
 from conformance import cli
 from conformance.scenarios import chosen
-from conformance.vectors import store, types
+from conformance.vectors import make, store, types
 from conformance.vectors.choose import choose, uncovered
 from conformance.vectors.derive import derive, to_table
 from conformance.vectors.lint import lint
@@ -34,6 +34,12 @@ OTHER_TOPICS = ("cost.", "freshness.", "laws.", "ownership.")
 @pytest.fixture(scope="module")
 def pool() -> tuple[Candidate, ...]:
     return candidates(chosen())
+
+
+@pytest.fixture
+def made(pool: tuple[Candidate, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Candidates need not be made again for every call of gen."""
+    monkeypatch.setattr(make, "candidates", lambda scenarios: pool)
 
 
 def test_the_committed_set_is_sound_and_small() -> None:
@@ -100,7 +106,7 @@ def test_gen_writes_the_same_twice(tmp_path: Path, capsys: pytest.CaptureFixture
     assert f"0 new, 0 replaced, 0 removed, {len(read[0])} as before" in capsys.readouterr().out
 
 
-def test_gen_does_not_overwrite_unasked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gen_does_not_overwrite_unasked(made: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.execute(["vectors", "gen", "--out", str(tmp_path)]) == 0
     changed, torn, gone = store.paths(tmp_path)[:3]
     changed.write_text(changed.read_text().replace('"reason": "', '"reason": "By hand. '))
@@ -124,7 +130,7 @@ def test_gen_does_not_overwrite_unasked(tmp_path: Path, capsys: pytest.CaptureFi
     assert cli.execute(["vectors", "lint", str(tmp_path)]) == 0
 
 
-def test_another_specification_hash_alone_is_no_change(tmp_path: Path) -> None:
+def test_another_specification_hash_alone_is_no_change(made: None, tmp_path: Path) -> None:
     assert cli.execute(["vectors", "gen", "--out", str(tmp_path)]) == 0
     path = store.paths(tmp_path)[0]
     old = store.read(path).provenance.spec

@@ -1,0 +1,58 @@
+"""Shrinking: fewer requests, operations, runs and tokens, and still the same failure."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.generate import random_scenarios, shrink, stateful_scenarios
+from conformance.generate.shrink import candidates, without_request
+from conformance.mutants import MUTANTS
+from conformance.scenarios.script import PROMPTS, running, scenario, spec_round
+from reference.operations import Decode, Extend, Mixed, Scenario, Submit, Window
+from tests.core.support import outcome
+
+
+def big() -> Scenario:
+    """More than anything needs."""
+    return scenario(
+        "big", "", running(PROMPTS["two images"], PROMPTS["text"], PROMPTS["long video"], PROMPTS["image"]),
+        Decode((0, 1, 2, 3)), spec_round((0, 2), 3, (2, 1), path="direct"), Decode((3, 1)), Decode((0, 2)),
+    )
+
+
+def test_a_decode_fault_shrinks_to_one_request_and_two_forwards() -> None:
+    make = MUTANTS["decode delta missing"].make
+    key = ("decode.delta_applies_once", "decode", "delta missing")
+    small, failure = shrink(big(), key, lambda candidate: outcome(candidate, make))
+    assert failure is not None and failure.key == key
+    assert [type(op).__name__ for op in small.ops] == ["Submit", "Extend", "Decode"]
+    (submit,) = (op for op in small.ops if isinstance(op, Submit))
+    assert len(submit.prompt) == 1
+
+
+def test_a_neighbours_delta_needs_two_requests() -> None:
+    make = MUTANTS["decode text gets a neighbour's delta"].make
+    key = ("decode.text_only", "decode", "delta of another request")
+    small, failure = shrink(big(), key, lambda candidate: outcome(candidate, make))
+    assert failure is not None
+    assert sum(isinstance(op, Submit) for op in small.ops) == 2 and len(small.ops) <= 5
+
+
+def test_nothing_shrinks_without_the_failure() -> None:
+    same, failure = shrink(big(), ("decode.index", "decode", "off by one"), outcome)
+    assert same == big() and failure is None
+
+
+def test_a_request_is_taken_out_of_every_operation() -> None:
+    mixed = Mixed((Window(1),), (0,))
+    assert without_request(mixed, 0) == Extend((Window(1),))
+    assert without_request(mixed, 1) == Decode((0,))
+    assert without_request(Submit(0, PROMPTS["text"]), 0) is None
+    assert all(candidate.id != big().id for candidate in candidates(big()))
+
+
+@pytest.mark.parametrize("make", [random_scenarios, stateful_scenarios])
+def test_a_seed_gives_the_same_scenarios(make: object) -> None:
+    assert callable(make)
+    one, two, other = ([scenario.id for scenario in make(seed, 12)] for seed in (1, 1, 2))
+    assert one == two != other

@@ -1,0 +1,107 @@
+"""How much the vectors see: planted faults in a forward's tables, answered through the vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from adapters import protocol
+from conformance.mutants import cells, forwards
+from conformance.mutants.base import Mutant
+from conformance.plan import decoded
+from conformance.reference_engine import Held, ReferenceEngine
+from conformance.vectors import store
+from conformance.vectors import types as v
+from conformance.vectors.grade import grade
+from conformance.vectors.runs import history_of, media_spans
+from spec.families import family as find_family
+from tests.vectors.conftest import COMMITTED
+
+UNSEEN = {
+    "verify table is int32": "JSON has no dtypes",
+    "diffusion block is int64": "JSON has no dtypes",
+    "draft extend changes the lengths": "inputs are data: nothing shows that they were changed",
+    "extend changes the media": "inputs are data: nothing shows that they were changed",
+    "decode edits in place": "shows only when the same forward is built again",
+    "text verify copies from the host": "copies are not counted",
+    "decode copies per request": "copies are not counted",
+    "draft copies per request": "copies are not counted",
+    "draft extend copies too often": "copies are not counted",
+}
+"""Faults that no vector can show, and why. All others must be caught."""
+
+
+def _hold(engine: ReferenceEngine, family: str, requests: tuple[v.Request, ...], first: int) -> tuple[int, ...]:
+    """Give the engine these requests, numbered from `first`."""
+    for number, request in enumerate(requests, start=first):
+        spans = media_spans(find_family(family), history_of(request.runs))
+        table = np.array(request.table, dtype=np.int64)
+        engine.held[number] = Held(
+            tuple(range(table.shape[1])), table, request.delta, spans, 1 << 20, media_width=request.tabulated)
+    return tuple(range(first, first + len(requests)))
+
+
+def _step(batch: v.Batch, reqs: tuple[int, ...], padding: protocol.Padding | None) -> protocol.Forward:
+    fields = {name: getattr(batch, name) for name in batch.__struct_fields__}
+    mode = v.folder_of(v.ForwardInput(family="", requests=(), batch=batch))
+    if mode == "ragged_verify":
+        mode = "target_verify"
+    path = "caller" if mode == "draft_decode" else "direct"
+    return protocol.Forward(mode=mode, reqs=reqs, padding=padding, path=path, **fields)
+
+
+def _tables(engine: ReferenceEngine, step: protocol.Forward, padded: bool) -> tuple[v.Answer, ...]:
+    """The engine's answer to a forward as an answer to a vector; one that raises has no tables."""
+    try:
+        result = engine.run(step)
+    except Exception:
+        return ()
+    assert isinstance(result, protocol.Tables)
+    return tuple(_as_json(table) for table in result.tables if (table.label == "padded") == padded)
+
+
+def _as_json(table: protocol.Table) -> v.Answer:
+    positions = None if table.positions is None else tuple(decoded(table.positions).tolist())
+    rows = None if table.mrope is None else decoded(table.mrope)
+    if rows is not None and rows.ndim == 1:
+        rows = rows[None]
+    return v.Answer(
+        label=table.label, positions=positions, rows=None if rows is None else tuple(map(tuple, rows.tolist())))
+
+
+def _answer(mutant: Mutant | None, value: v.ForwardInput | v.PaddingInput) -> tuple[v.Answer, ...]:
+    engine = ReferenceEngine() if mutant is None else mutant.make()
+    if isinstance(value, v.ForwardInput):
+        reqs = _hold(engine, value.family, value.requests, 0)
+        return _tables(engine, _step(value.batch, reqs, None), padded=False)
+    answer: tuple[v.Answer, ...] = ()
+    first = 0
+    for load in (*value.earlier, value.load):
+        reqs = _hold(engine, value.family, load.requests, first)
+        first += len(reqs)
+        padding = protocol.Padding(value.buffer, len(reqs), load.padded_tokens)
+        answer = _tables(engine, _step(load.batch, reqs, padding), padded=True)
+    return answer
+
+
+VECTORS = [vector for vector in map(store.read, store.paths(COMMITTED))
+           if isinstance(vector.input, v.ForwardInput | v.PaddingInput)]
+
+
+def _caught(mutant: Mutant | None) -> str:
+    """The first rule that a vector sees broken; "" for none."""
+    for vector in VECTORS:
+        assert isinstance(vector.input, v.ForwardInput | v.PaddingInput)
+        failures = grade(vector, _answer(mutant, vector.input))
+        if failures:
+            return failures[0].rule
+    return ""
+
+
+def test_the_reference_is_caught_by_no_vector() -> None:
+    assert _caught(None) == ""
+
+
+@pytest.mark.parametrize("mutant", [*forwards.MUTANTS, *cells.MUTANTS], ids=lambda mutant: mutant.name)
+def test_planted_faults_are_caught(mutant: Mutant) -> None:
+    assert bool(_caught(mutant)) != (mutant.name in UNSEEN), mutant.says
