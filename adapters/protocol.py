@@ -318,6 +318,16 @@ class Counted(msgspec.Struct, frozen=True, tag="counted"):
 
     copies: int
     lines: tuple[str, ...]
+    to_host: int = 0
+    """Device-to-host copies; counted on a device only, as everything below."""
+    to_host_lines: tuple[str, ...] = ()
+    syncs: int = 0
+    """Operations that wait for the device."""
+    sync_lines: tuple[str, ...] = ()
+    method: str = "meta"
+    """"meta": operations onto torch's meta device. "cuda": copies and waits of a real build."""
+    ran: tuple[str, ...] = ()
+    """As in Tables."""
 
 
 class PromptTables(msgspec.Struct, frozen=True, tag="prompt_tables"):

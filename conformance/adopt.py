@@ -17,6 +17,8 @@ from conformance.errors import UsageError
 from conformance.events import Scope
 from conformance.outcome import Outcome
 from conformance.phases import Options
+from conformance.subject import Subject
+from conformance.targets import Target
 from reference.operations import Scenario
 
 __all__ = ["MODES", "Adapter", "Batch", "Ledger", "NotOffered", "Request", "run_conformance", "survey"]
@@ -24,6 +26,9 @@ __all__ = ["MODES", "Adapter", "Batch", "Ledger", "NotOffered", "Request", "run_
 MODES = ("extend", "split_prefill", "mixed", "decode", "draft_decode", "target_verify", "ragged_verify",
          "draft_extend_v2", "dllm_extend", "idle", "padding")
 """What `modes` may name."""
+
+
+_OFFERED = Target(name="adapter", argv=(), offers=("forwards",))
 
 
 class _Driver:
@@ -40,10 +45,14 @@ class _Driver:
     def found_new(self) -> bool:
         return bool(self.ledger.failures)
 
-    def check_all(self, scenarios: Iterable[Scenario], total: int | None = None) -> None:
+    @property
+    def engine(self) -> str:
+        return "adapter"
+
+    def check_all(self, scenarios: Iterable[Subject], total: int | None = None) -> None:
         del total
         for scenario in scenarios:
-            if scenario.id not in self._seen:
+            if isinstance(scenario, Scenario) and scenario.id not in self._seen:
                 self._seen.add(scenario.id)
                 self.check(scenario)
 
@@ -69,7 +78,7 @@ def survey(adapter: Adapter, *, phases: Sequence[str] = ("chosen",), modes: Iter
     if unknown:
         raise UsageError(f"modes: unknown {unknown[0]!r}; known: {', '.join(MODES)}")
     driver = _Driver(adopt_bridge.checker(adapter, wanted))
-    for phase in all_phases.select(phases):
+    for phase in all_phases.select(phases, _OFFERED):
         phase.drive(driver)
     return driver.ledger
 

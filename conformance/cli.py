@@ -33,13 +33,14 @@ from conformance.cli_options import (
     workers_for,
 )
 from conformance.errors import GaveUp, UsageError
-from conformance.files import Stored
+from conformance.files import Stored, StoredCase
 from conformance.find import find_scenario
 from conformance.phases import Options, Phase
 from conformance.report_terminal import Terminal
 from conformance.seat import Limits
 from conformance.session import Settings
 from conformance.session import run as run_session
+from conformance.subject import Subject
 from conformance.targets import DEFAULT
 
 app = typer.Typer(
@@ -74,12 +75,13 @@ def run(
     known: KnownOption = KNOWN,
 ) -> int:
     """Check a target: known failures' witnesses, then the phases."""
+    chosen = target_for(target, device)
     settings = Settings(
-        target=target_for(target, device),
+        target=chosen,
         device=device,
         workers=workers_for(workers),
         out=out,
-        phases=phases.select(phase or ()),
+        phases=phases.select(phase or (), chosen, device),
         options=Options(seed=seed, bound=bound),
         shard=shard_for(shard),
         limits=Limits(scenario=limit_for(time_limit)),
@@ -103,12 +105,13 @@ def fuzz(
 ) -> int:
     """Search at random until the time is up or something new fails; its smallest witness is stored for `replay`."""
     seed = seed if seed >= 0 else int(time.time()) % 1_000_000
+    chosen = target_for(target, device)
     settings = Settings(
-        target=target_for(target, device),
+        target=chosen,
         device=device,
         workers=workers_for(workers),
         out=out,
-        phases=phases.select(["fuzz"]),
+        phases=phases.select(["fuzz"], chosen),
         options=Options(seed=seed, max_time=limit_for(max_time)),
         limits=Limits(scenario=limit_for(time_limit)),
         known_folder=known,
@@ -146,8 +149,8 @@ def replay(
     return run_session(settings, [*reports_for("json", folder), Terminal(console(), full=True)]).exit_code
 
 
-def _phase_of(stored: Sequence[Stored]) -> Phase:
-    scenarios = [one.scenario for one in stored]
+def _phase_of(stored: Sequence[Stored | StoredCase]) -> Phase:
+    scenarios: list[Subject] = [one.case if isinstance(one, StoredCase) else one.scenario for one in stored]
     return Phase(name="replay", summary="", drive=lambda driver: driver.check_all(scenarios, total=len(scenarios)))
 
 

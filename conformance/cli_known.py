@@ -68,7 +68,7 @@ def prune(
     entries = known_list.load(known)
     left = 0
     for one in summary.known:
-        if one.state == "stale":
+        if one.state == "stale" and isinstance(one.known, known_list.Known):
             known_list.remove(one.known, entries)
             out.print(f"removed {one.known.path}: {one.message}", soft_wrap=True)
         elif one.state != "open":

@@ -11,10 +11,21 @@ import typer
 from rich.text import Text
 
 from conformance import bisect as bisection
-from conformance import history_score, matrix, matrix_render, pip_overlay, provision, provisioned, smoke, targets
+from conformance import (
+    history_score,
+    matrix,
+    matrix_render,
+    mutant_score,
+    pip_overlay,
+    provision,
+    provisioned,
+    smoke,
+    targets,
+)
 from conformance.cli_options import console, workers_for
 from conformance.errors import GaveUp, UsageError
 from conformance.files import pretty, write_atomic
+from conformance.mutants import MUTANTS
 from conformance.pip_overlay import ProvisionError, version_key
 
 targets.register_source(provisioned.targets)
@@ -202,6 +213,7 @@ def bisect(
 
 def score(
     history: Annotated[bool, typer.Option("--history", help="On past bugs, by the releases around them.")] = False,
+    mutants: Annotated[bool, typer.Option("--mutants", help="On planted faults; some minutes.")] = False,
     phase: PhaseOption = None,
     seed: SeedOption = 0,
     workers: WorkersOption = 0,
@@ -209,8 +221,10 @@ def score(
     json: Annotated[Path | None, typer.Option("--json", help="File for the JSON form.")] = None,
 ) -> int:
     """How many bugs the suite catches, and why each miss is missed."""
-    if not history:
-        raise UsageError("score: say on what, with --history")
+    if history == mutants:
+        raise UsageError("score: say on what, with --history or --mutants")
+    if mutants:
+        return score_mutants()
     bugs = history_score.load()
     columns: dict[str, matrix.Column] = {}
     try:
@@ -229,6 +243,19 @@ def score(
     if any(one.state == "not run" for one in judged):
         return 3
     return 1 if any(one.state == "missed" and not one.bug.missed for one in judged) else 0
+
+
+def score_mutants() -> int:
+    """Planted faults: what catches each first; rules that nothing breaks."""
+    found = []
+    for number, one in enumerate(mutant_score.score(), start=1):
+        found.append(one)
+        if number % 20 == 0:
+            console().print(f"{number} of {len(MUTANTS)} planted faults tried")
+    result = mutant_score.summed_up(found)
+    for line in mutant_score.lines(result):
+        console().print(line, soft_wrap=True)
+    return result.exit_code
 
 
 def mount(app: typer.Typer) -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from adapters import protocol
+from conformance.family_known import Difference
 from conformance.known import Check, Known
 from conformance.outcome import Failure, Outcome, Unrun
-from reference.operations import Scenario
+from conformance.subject import Subject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,8 @@ class Header:
     known_folder: Path
     known: tuple[Known, ...]
     """The entries that apply."""
+    differences: tuple[Difference, ...] = ()
+    """The known differences of prompt tables that apply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class ScenarioDone:
     """The verdicts of one scenario."""
 
     phase: str
-    scenario: Scenario
+    scenario: Subject
     outcome: Outcome
 
 
@@ -71,13 +74,13 @@ class Finding:
     """All failures of one (rule, mode, signature)."""
 
     key: tuple[str, str, str]
-    known: Known | None
-    """The entry that expects it or, for a consequence, that expects its cause."""
+    known: Known | Difference | None
+    """The entry that expects the witness or, for a consequence, that expects its cause."""
     count: int = 0
     unexpected: int = 0
     """How many of `count` no entry expects."""
-    scenario: Scenario
-    """The smallest witness: fewest operations, then fewest tokens."""
+    scenario: Subject
+    """The smallest witness, of those that no entry expects if there are any: fewest operations, then fewest tokens."""
     failure: Failure
     size: tuple[int, int, str]
     file: str = ""
@@ -119,14 +122,18 @@ class Summary:
     rules: dict[str, list[int]] = field(default_factory=dict)
     """Rule -> [checked, failed]."""
     modes: dict[str, list[int]] = field(default_factory=dict)
-    """Mode -> [forwards checked, failures]."""
+    """Mode -> [forwards (or calls of a prompt-table builder) checked, failures]."""
     situations: dict[str, int] = field(default_factory=dict)
+    ran: dict[str, int] = field(default_factory=dict)
+    """Engine function or kernel -> forwards in which it is known to have run."""
     findings: list[Finding] = field(default_factory=list)
-    unrun: list[tuple[Scenario, Unrun, str]] = field(default_factory=list)
+    unrun: list[tuple[Subject, Unrun, str]] = field(default_factory=list)
     """Scenario, why, stored file; at most MAX_UNRUN of them (`totals.could_not_run` counts all)."""
     not_offered: dict[tuple[str, str], int] = field(default_factory=dict)
     """(mode, reason) -> scenarios."""
     known: list[Check] = field(default_factory=list)
+    differences: dict[str, int] = field(default_factory=dict)
+    """Known difference -> failures that it explains."""
     scope: Scope = field(default_factory=Scope)
     warnings: list[str] = field(default_factory=list)
     interrupted: bool = False

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 
 import msgspec
 
 from conformance.errors import UsageError
 from conformance.families import Case
+from conformance.family_cases import chosen, from_items
 from conformance.family_layout import Segment
 from conformance.outcome import Failure
 from conformance.versions import within
@@ -39,6 +40,25 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     reason: str
     witness: str
     """Name of a case that shows it."""
+
+    @property
+    def name(self) -> str:
+        return self.id
+
+    @property
+    def path(self) -> Path:
+        """The list that it stands in."""
+        return FILE
+
+    @property
+    def rule(self) -> str:
+        """The first of its rules, under which reports file it."""
+        return self.rules[0]
+
+    @property
+    def link(self) -> str:
+        """Who is right, and what it is called."""
+        return f"{self.kind}; right: {self.right}"
 
     def explains(self, case: Case, failure: Failure, target: str, version: str) -> bool:
         """Whether this difference is what the failure shows."""
@@ -115,6 +135,22 @@ def load(path: Path = FILE) -> tuple[Difference, ...]:
             raise UsageError(f"{path.name}: entry {entry.id}: {problem}")
         seen.add(entry.id)
     return entries
+
+
+def applying(entries: Iterable[Difference], target: str, version: str) -> tuple[Difference, ...]:
+    """The entries that this release must answer for. `target` is the engine's own name."""
+    return tuple(
+        entry for entry in entries if entry.target == target and (not entry.versions or within(version, entry.versions))
+    )
+
+
+def witness(entry: Difference) -> Case:
+    """The case that an entry names. Raises UsageError for a name that no case has."""
+    for family in entry.families:
+        for case in (*chosen(family), *from_items(family)):
+            if case.name == entry.witness:
+                return case
+    raise UsageError(f"{FILE.name}: entry {entry.id}: witness: no case of its families is named {entry.witness!r}")
 
 
 def _problems(entry: Difference, rules: Container[str], seen: set[str]) -> list[str]:

@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 
 from conformance.errors import UsageError
+from conformance.families import Case
+from conformance.family_files import problem_of
 from conformance.outcome import Failure, Unrun
 from reference.operations import Scenario
 
@@ -23,6 +25,19 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """As asked for with --target."""
     engine: str = ""
     """The engine's own name, which known-failure entries use."""
+    version: str
+    device: str
+    seed: int = 0
+    failures: tuple[Failure, ...] = ()
+    unrun: tuple[Unrun, ...] = ()
+
+
+class StoredCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """OUT/failures/ID.json of a prompt-table case; the fields of `Stored`."""
+
+    case: Case
+    target: str
+    engine: str = ""
     version: str
     device: str
     seed: int = 0
@@ -56,6 +71,14 @@ def read_stored(path: Path) -> Stored:
 
     Raises UsageError naming file and field.
     """
+    stored = read_any(path)
+    if isinstance(stored, StoredCase):
+        raise UsageError(f"{path}: a prompt-table case, not a scenario of forwards")
+    return stored
+
+
+def read_any(path: Path) -> Stored | StoredCase:
+    """The same, of a scenario or of a prompt-table case. Raises UsageError naming file and field."""
     try:
         raw = msgspec.json.decode(path.read_bytes())
     except OSError as error:
@@ -65,6 +88,8 @@ def read_stored(path: Path) -> Stored:
     if not isinstance(raw, dict):
         raise UsageError(f"{path}: a scenario is a JSON object, not {type(raw).__name__}")
     try:
+        if "case" in raw or "prompts" in raw:
+            return _read_case(path, raw)
         if "scenario" in raw:
             stored = msgspec.convert(raw, Stored)
             _refuse_unknown_fields(raw["scenario"], stored.scenario, "$.scenario")
@@ -74,6 +99,20 @@ def read_stored(path: Path) -> Stored:
             stored = Stored(scenario=scenario, target="", version="", device="")
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {_with_path(error)}") from error
+    return stored
+
+
+def _read_case(path: Path, raw: dict[str, Any]) -> StoredCase:
+    """Raises msgspec.ValidationError for a wrong type, UsageError for a wrong value."""
+    if "case" in raw:
+        stored = msgspec.convert(raw, StoredCase)
+        _refuse_unknown_fields(raw["case"], stored.case, "$.case")
+    else:
+        stored = StoredCase(case=msgspec.convert(raw, Case), target="", version="", device="")
+        _refuse_unknown_fields(raw, stored.case, "$")
+    problem = problem_of(stored.case)
+    if problem:
+        raise UsageError(f"{path}: {problem}")
     return stored
 
 

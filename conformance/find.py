@@ -7,19 +7,20 @@ from pathlib import Path
 
 from conformance import known as known_list
 from conformance.errors import UsageError
-from conformance.files import Stored, read_stored
+from conformance.families import TARGETS, Case
+from conformance.files import Stored, StoredCase, read_any
 from reference.operations import Scenario
 
 
-def find_scenario(name: str, out: Path, known_folder: Path) -> Stored:
+def find_scenario(name: str, out: Path, known_folder: Path) -> Stored | StoredCase:
     """A file; or an id among OUT/failures, the chosen scenarios and the known failures' witnesses; or a chosen
-    scenario's name. Raises UsageError with what comes close."""
+    scenario's or prompt-table case's name. Raises UsageError with what comes close."""
     path = Path(name)
     if path.is_file() or path.suffix == ".json" or "/" in name:
-        return read_stored(path)
+        return read_any(path)
     failed = out / "failures" / f"{name}.json"
     if failed.is_file():
-        return read_stored(failed)
+        return read_any(failed)
     from conformance.scenarios import chosen  # building them all takes a moment
 
     scenarios: list[Scenario] = list(chosen())
@@ -27,8 +28,18 @@ def find_scenario(name: str, out: Path, known_folder: Path) -> Stored:
     for scenario in scenarios:
         if name in (scenario.id, scenario.name):
             return Stored(scenario=scenario, target="", version="", device="")
-    close = difflib.get_close_matches(name, [s.name for s in scenarios] + [s.id for s in scenarios], n=3)
+    cases = _cases()
+    for case in cases:
+        if name in (case.id, case.name):
+            return StoredCase(case=case, target="", version="", device="")
+    close = difflib.get_close_matches(name, [s.name for s in (*scenarios, *cases)] + [s.id for s in (*scenarios, *cases)], n=3)
     hint = f"; close: {', '.join(close)}" if close else ""
     raise UsageError(
         f"no scenario {name!r} in {out / 'failures'}, the chosen scenarios or the known failures' witnesses{hint}"
     )
+
+
+def _cases() -> list[Case]:
+    from conformance.family_cases import all_cases
+
+    return [case for target in TARGETS for case in all_cases(target, count=0)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from reference.operations import Scenario
+from conformance.subject import Subject
 
 _START_BYTES = 1 << 14
 
@@ -33,7 +33,7 @@ class Slot:
         with self._path.open("r+b") as file:
             return mmap.mmap(file.fileno(), size)
 
-    def write(self, scenario: Scenario) -> None:
+    def write(self, scenario: Subject) -> None:
         """Put the scenario on disk in place of the last one."""
         body = _encoder.encode(scenario)
         if len(body) > len(self._map):

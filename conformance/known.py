@@ -16,6 +16,8 @@ from pathlib import Path
 import msgspec
 
 from conformance.errors import UsageError
+from conformance.families import Case
+from conformance.family_known import Difference
 from conformance.files import pretty, read_scenario, write_atomic
 from conformance.outcome import Failure, Outcome
 from conformance.versions import parse_range, within
@@ -61,11 +63,23 @@ class Known(msgspec.Struct, frozen=True):
     def name(self) -> str:
         return self.path.name
 
+    @property
+    def rule(self) -> str:
+        return self.entry.rule
+
+    @property
+    def reason(self) -> str:
+        return self.entry.reason
+
+    @property
+    def link(self) -> str:
+        return self.entry.link
+
 
 class Check(msgspec.Struct, frozen=True):
     """What became of an entry. state: "open" (fails as said), "stale", "changed", "expired", "unrun"."""
 
-    known: Known
+    known: Known | Difference
     state: str
     message: str
 
@@ -134,6 +148,21 @@ def check(known: Known, outcome: Outcome, today: datetime.date) -> Check:
         why = f": {outcome.not_offered[0][1]}" if outcome.not_offered else ""
         return Check(known, "stale", f"its witness does not check the rule here{why}")
     return Check(known, "stale", "its witness passes: the bug is fixed, remove the entry")
+
+
+def check_difference(entry: Difference, case: Case, outcome: Outcome, target: str, version: str) -> Check:
+    """Judge a known difference of prompt tables by its witness's outcome."""
+    if any(entry.explains(case, failure, target, version) for failure in outcome.failures):
+        return Check(entry, "open", "differs as expected")
+    if outcome.unrun:
+        first = outcome.unrun[0]
+        return Check(entry, "unrun", f"its witness could not run ({first.stage}: {first.message})")
+    if outcome.failures:
+        first_key = " / ".join(outcome.failures[0].key)
+        return Check(entry, "changed", f"its witness {case.name!r} fails otherwise: {first_key}")
+    if outcome.not_offered:
+        return Check(entry, "stale", f"its witness {case.name!r} is not offered here: {outcome.not_offered[0][1]}")
+    return Check(entry, "stale", f"its witness {case.name!r} passes: the difference is gone, remove the entry")
 
 
 def match(failure: Failure, entries: Iterable[Known]) -> Known | None:

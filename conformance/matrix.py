@@ -180,7 +180,7 @@ def _run(target: Target, seed: int, phase: Sequence[str], workers: int, listener
         target=target,
         workers=workers,
         out=out,
-        phases=phases.select(phase),
+        phases=phases.select(phase, target),
         options=Options(seed=seed),
         witnesses=False,
         complete=False,

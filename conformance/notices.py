@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Protocol
 
 from conformance.events import Header, Summary
@@ -50,15 +50,25 @@ def expected_situations() -> tuple[str, ...]:
     return tuple(getattr(importlib.import_module("reference.forwards"), "SITUATIONS", ()))
 
 
-def after_run(summary: Summary, warn: Warn) -> None:
-    """What was never reached."""
-    _list(warn, "rules never checked", (rule for rule in all_rules() if not summary.rules.get(rule, [0])[0]))
+def after_run(summary: Summary, asked: Container[str], warn: Warn) -> None:
+    """What was never reached. asked: what the phases of the run need of a target."""
+    rules = (rule for rule in all_rules() if ("prompt_tables" if rule.startswith("families.") else "forwards") in asked)
+    _list(warn, "rules never checked", (rule for rule in rules if not summary.rules.get(rule, [0])[0]))
     driven = set(summary.header.hello.covered.values())
     _list(warn, "modes never reached", (mode for mode in sorted(driven) if not summary.modes.get(mode, [0])[0]))
-    missed = (name for name in expected_situations() if not summary.situations.get(name))
-    _list(warn, "situations never reached", missed)
-    for (mode, reason), scenarios in sorted(summary.not_offered.items()):
-        warn(f"not offered: {mode}: {reason} ({scenarios} scenarios)")
+    if "forwards" in asked:
+        missed = (name for name in expected_situations() if not summary.situations.get(name))
+        _list(warn, "situations never reached", missed)
+
+
+def not_offered(summary: Summary, warn: Warn) -> None:
+    """What the target lacks, and why: one line per reason."""
+    reasons: dict[str, list[str]] = {}
+    for mode, reason in sorted(summary.not_offered):
+        reasons.setdefault(reason, []).append(mode)
+    for reason, modes in reasons.items():
+        scenarios = sum(summary.not_offered[mode, reason] for mode in modes)
+        warn(f"not offered: {', '.join(modes)}: {reason} ({scenarios} scenarios)")
 
 
 def _list(warn: Callable[[str], None], what: str, names: Iterable[str]) -> None:

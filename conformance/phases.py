@@ -12,6 +12,8 @@ from typing import Protocol
 from conformance.errors import UsageError
 from conformance.events import Scope
 from conformance.outcome import Outcome
+from conformance.subject import Subject
+from conformance.targets import Target
 from conformance.version import spec_hash
 from reference.operations import Scenario
 
@@ -36,7 +38,11 @@ class Driver(Protocol):
     @property
     def scope(self) -> Scope: ...
 
-    def check_all(self, scenarios: Iterable[Scenario], total: int | None = None) -> None:
+    @property
+    def engine(self) -> str:
+        """The engine's own name: "sglang", "transformers", .."""
+
+    def check_all(self, scenarios: Iterable[Subject], total: int | None = None) -> None:
         """Check every scenario of this shard once per run, on all workers. Scenarios are pulled lazily."""
 
     def warn(self, message: str, loud: bool = False) -> None:
@@ -59,6 +65,10 @@ class Phase:
     drive: Callable[[Driver], None]
     default: bool = True
     """Part of a run that names no phases."""
+    devices: tuple[str, ...] = ("cpu", "cuda")
+    """Devices on which it is a default."""
+    needs: str = "forwards"
+    """What a target must offer: "forwards" or "prompt_tables"."""
     accepts: Callable[[Options], None] = lambda options: None
     """Raises UsageError for options that the phase cannot run with; called before anything starts."""
 
@@ -123,6 +133,24 @@ def _stateful(driver: Driver) -> None:
     driver.check_all(stateful_scenarios(driver.options.seed, STATEFUL_COUNT))
 
 
+FAMILY_COUNT = 40
+"""Drawn prompts per model family, beside the chosen ones."""
+
+
+def _families(driver: Driver) -> None:
+    from conformance.family_cases import all_cases
+
+    cases = list({case.id: case for case in all_cases(driver.engine, driver.options.seed, FAMILY_COUNT)}.values())
+    driver.check_all(cases, total=len(cases))
+
+
+def _sizes(driver: Driver) -> None:
+    from conformance.scenarios import sizes
+
+    scenarios = sizes.scenarios()
+    driver.check_all(scenarios, total=len(scenarios))
+
+
 def _fuzz(driver: Driver) -> None:
     """Both generators in turn, seed after seed, until the time is up or something new is found."""
     from conformance.generate import random_scenarios, stateful_scenarios
@@ -154,6 +182,10 @@ register(Phase(name="laws", summary="relations between forwards that need no ora
 register(Phase(name="exhaustive", summary="every scenario up to a bound", drive=_exhaustive, accepts=_known_bound))
 register(Phase(name="hypothesis", summary="large and odd scenarios, drawn at random", drive=_hypothesis))
 register(Phase(name="stateful", summary="a state machine over requests and sessions", drive=_stateful))
+register(Phase(
+    name="families", summary="prompt tables of every model family", drive=_families, needs="prompt_tables"
+))
+register(Phase(name="sizes", summary="sizes at which GPU kernels break", drive=_sizes, devices=("cuda",)))
 register(Phase(name="fuzz", summary="random scenarios until the time is up", drive=_fuzz, default=False))
 
 
@@ -162,12 +194,25 @@ def all_phases() -> dict[str, Phase]:
     return dict(_PHASES)
 
 
-def select(names: Iterable[str]) -> tuple[Phase, ...]:
-    """The phases of those names, or the default ones. Raises UsageError, naming the known ones."""
+def select(names: Iterable[str], target: Target | None = None, device: str = "cpu") -> tuple[Phase, ...]:
+    """The phases of those names, or the device's default ones that the target offers.
+
+    Raises UsageError, naming the known ones, for an unknown name and for a phase that the target lacks.
+    """
     wanted = list(names)
     for name in wanted:
         if name not in _PHASES:
             close = difflib.get_close_matches(name, _PHASES, n=1)
             hint = f" (did you mean {close[0]}?)" if close else ""
             raise UsageError(f"unknown phase {name!r}{hint}; known: {', '.join(_PHASES)}")
-    return tuple(phase for phase in _PHASES.values() if (phase.name in wanted if wanted else phase.default))
+    chosen = [
+        phase for phase in _PHASES.values()
+        if (phase.name in wanted if wanted else phase.default and device in phase.devices)
+    ]
+    if target is None:
+        return tuple(chosen)
+    lacking = [phase.name for phase in chosen if phase.needs not in target.offers]
+    if wanted and lacking:
+        offered = ", ".join(name for name, phase in _PHASES.items() if phase.needs in target.offers)
+        raise UsageError(f"target {target.name} offers no phase {lacking[0]}; it offers: {offered or 'none'}")
+    return tuple(phase for phase in chosen if phase.name not in lacking)

@@ -86,6 +86,8 @@ class ReferenceEngine:
                 return protocol.Counted(self.copies(step.forward), ())
             case protocol.Forward():
                 return self.forward(step)
+            case protocol.PromptTable():
+                return protocol.NotOffered("the reference's builders take histories; a table of theirs proves nothing")
         return protocol.Done()
 
     # ------------------------------------------------------------ requests and sessions

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from rich.text import Text
 
 from conformance.events import Finding, Header
+from conformance.families import Case
+from conformance.family_files import described
 from conformance.tables import side_by_side
 
 _LONGEST = 400
@@ -30,11 +32,14 @@ def finding_lines(finding: Finding, header: Header) -> list[Text]:
     head = Text("KNOWN " if known else "NEW ", style="yellow" if known else "bold red")
     head.append(f"{rule}  ", "bold").append(f"{mode}: {signature}  ({finding.count} failures)")
     table = f" ({failure.label})" if failure.label else ""
+    place = f"builder {failure.label}" if isinstance(scenario, Case) else f"operation {failure.step}{table}"
     lines = [
         head,
         Text(f"  {shorter(failure.message)}"),
-        Text(f"  smallest witness: {scenario.name} ({scenario.id}), operation {failure.step}{table}"),
+        Text(f"  smallest witness: {scenario.name} ({scenario.id}), {place}"),
     ]
+    if isinstance(scenario, Case):
+        lines.append(Text(f"  prompt: {described(scenario)}"))
     first = failure.difference
     if first is not None:
         place = "" if first.column is None else f" column {first.column}"
@@ -46,7 +51,7 @@ def finding_lines(finding: Finding, header: Header) -> list[Text]:
     if failure.where:
         lines.append(Text(f"  at {failure.where}"))
     if known is not None:
-        lines.append(Text(f"  expected by {known.name}: {shorter(known.entry.reason)} ({known.entry.link})"))
+        lines.append(Text(f"  expected by {known.name}: {shorter(known.reason)} ({known.link})"))
     lines.append(Text(f"  {replay_command(header, finding.file)}", style="cyan"))
     return lines
 

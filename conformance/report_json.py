@@ -14,7 +14,7 @@ import msgspec
 from conformance.events import Event, Finding, RunEnded, Summary
 from conformance.files import pretty, write_atomic
 
-SCHEMA: Literal[1] = 1
+SCHEMA: Literal[2] = 2
 """Raised with every change that a reader could notice."""
 
 SCHEMA_FILE = Path(__file__).parent / "data" / "report.schema.json"
@@ -58,6 +58,13 @@ class ModeReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     failed: int
 
 
+class KernelReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    """An engine's function, or "triton NAME" for a kernel that Triton launched natively."""
+    forwards: int
+    """Checked forwards in which it is known to have run."""
+
+
 class WitnessReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     id: str
     file: str
@@ -91,7 +98,7 @@ class ScopeReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    schema: Literal[1]
+    schema: Literal[2]
     suite: str
     """"VERSION spec HASH"."""
     target: TargetReport
@@ -101,6 +108,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     modes: tuple[ModeReport, ...]
     findings: tuple[FindingReport, ...]
     scope: ScopeReport
+    kernels: tuple[KernelReport, ...]
     warnings: tuple[str, ...]
 
 
@@ -132,6 +140,7 @@ def build(summary: Summary) -> Report:
         scope=ScopeReport(
             bound=summary.scope.bound, canonical=summary.scope.canonical, certificate=summary.scope.certificate
         ),
+        kernels=tuple(KernelReport(name=name, forwards=count) for name, count in sorted(summary.ran.items())),
         warnings=tuple(all_warnings(summary)),
     )
 

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from conformance.events import Event, Header, PhaseStarted, RunEnded, RunStarted, ScenarioDone, Summary, Warned
+from conformance.known import Known
 from conformance.render import finding_lines, replay_command, shorter
 
 _EVERY = 5.0
@@ -110,6 +111,8 @@ def header_lines(header: Header) -> list[Text]:
         ),
         Text(f"known failures: {len(header.known)} apply, from {header.known_folder}"),
     ]
+    if header.differences:
+        lines.append(Text(f"known differences of prompt tables: {len(header.differences)} apply"))
     if hello.faked:
         lines.append(Text(f"faked by the adapter: {len(hello.faked)} things; `ropecheck doctor` lists them"))
     return lines
@@ -122,10 +125,14 @@ def summary_lines(summary: Summary, full: bool = False) -> list[Text]:
     for finding in summary.expected_findings:
         if full:
             lines += [Text(), *finding_lines(finding, summary.header)]
-        elif finding.known is not None:
+        elif isinstance(finding.known, Known):
             rule, mode, signature = finding.key
-            why = f"{finding.known.name}, {finding.known.entry.link}"
+            why = f"{finding.known.name}, {finding.known.link}"
             lines.append(Text(f"known: {rule}  {mode}: {signature}  ({finding.count} failures, {why})"))
+    for entry in summary.header.differences:
+        if failures := summary.differences.get(entry.id):
+            head = f"known difference: {entry.name}  {', '.join(entry.families)}  ({failures} failures, {entry.link})"
+            lines += [Text(head), Text(f"  {shorter(entry.reason)}")]
     for index, finding in enumerate(summary.new):
         shown = finding_lines(finding, summary.header)
         short = index >= _SHOWN or (finding.failure.follows and not full)

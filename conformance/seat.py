@@ -11,14 +11,14 @@ import msgspec
 from adapters import protocol
 from conformance.client import Process
 from conformance.inflight import Slot
-from reference.operations import Scenario
+from conformance.subject import Subject
 
 
 class Planned(Protocol):
     """What the pool needs of a plan."""
 
     @property
-    def scenario(self) -> Scenario: ...
+    def scenario(self) -> Subject: ...
 
     @property
     def job(self) -> protocol.Job: ...

@@ -6,10 +6,14 @@ import datetime
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from adapters import protocol
 from conformance import known as known_list
+from conformance import family_known
 from conformance.errors import GaveUp, UsageError
 from conformance.events import (
     Event,
@@ -23,14 +27,17 @@ from conformance.events import (
     Summary,
     Warned,
 )
+from conformance.families import Case
+from conformance.family_verdict import judge as judge_case
 from conformance.files import clear_failures, clear_reports
 from conformance.generate.shrink import shrink
-from conformance.notices import after_run, before_run
+from conformance.notices import after_run, before_run, not_offered
 from conformance.outcome import Outcome, Unrun
 from conformance.phases import Options, Phase
 from conformance.plan import Plan, plan
 from conformance.pool import Pool
 from conformance.seat import Limits
+from conformance.subject import CasePlan, Subject, plan_case
 from conformance.tally import Tally
 from conformance.targets import Target
 from conformance.verdict import judge
@@ -56,6 +63,8 @@ class Settings:
     """This shard and how many there are, from 1."""
     limits: Limits = field(default_factory=Limits)
     known_folder: Path = known_list.FOLDER
+    families_file: Path = family_known.FILE
+    """The known differences of prompt tables."""
     today: datetime.date | None = None
     witnesses: bool = True
     """Replay the known failures' witnesses first."""
@@ -68,7 +77,7 @@ class Settings:
 class Runner:
     """The driver that phases see, and the emitter of events."""
 
-    def __init__(self, settings: Settings, pool: Pool[Plan], header: Header, listeners: Iterable[Listener]) -> None:
+    def __init__(self, settings: Settings, pool: Pool[Plan | CasePlan], header: Header, listeners: Iterable[Listener]) -> None:
         self.options = settings.options
         self.tally = Tally(header)
         self.scope: Scope = self.tally.summary.scope
@@ -93,12 +102,17 @@ class Runner:
     def enter(self, phase: str) -> None:
         self._phase = phase
 
-    def mine(self, scenario: Scenario) -> bool:
+    def mine(self, scenario: Subject) -> bool:
         """Whether the scenario belongs to this shard: by its id, so that every split agrees."""
         index, count = self._shard
         return count == 1 or int(scenario.id, 16) % count == index - 1
 
-    def check_all(self, scenarios: Iterable[Scenario], total: int | None = None) -> None:
+    @property
+    def engine(self) -> str:
+        """As phases.Driver says."""
+        return self.tally.summary.header.hello.target
+
+    def check_all(self, scenarios: Iterable[Subject], total: int | None = None) -> None:
         """As phases.Driver says."""
         # What falls to a shard is not known in advance.
         self.emit(PhaseStarted(self._phase, total if self._shard[1] == 1 else None))
@@ -120,7 +134,7 @@ class Runner:
         deadline = time.monotonic() + seconds
         for finding in self.tally.summary.findings:
             left = deadline - time.monotonic()
-            if not finding.unexpected or finding.failure.follows or left <= 0:
+            if not finding.unexpected or finding.failure.follows or left <= 0 or isinstance(finding.scenario, Case):
                 continue
             shrunk, failure = shrink(finding.scenario, finding.key, self._quietly, min(left, SHRINK_ONE))
             if failure is not None:
@@ -132,13 +146,13 @@ class Runner:
             return verdict_of(planned, answer)
         raise AssertionError("the pool answers every plan")
 
-    def _fresh(self, scenarios: Iterable[Scenario]) -> Iterator[Scenario]:
+    def _fresh(self, scenarios: Iterable[Subject]) -> Iterator[Subject]:
         for scenario in scenarios:
             if scenario.id not in self._seen and self.mine(scenario):
                 self._seen.add(scenario.id)
                 yield scenario
 
-    def _run(self, scenarios: Iterable[Scenario], then: Callable[[Outcome], None] = lambda outcome: None) -> None:
+    def _run(self, scenarios: Iterable[Subject], then: Callable[[Outcome], None] = lambda outcome: None) -> None:
         for planned, answer in self._pool.answers(self._plans(scenarios)):
             outcome = verdict_of(planned, answer)
             done = ScenarioDone(self._phase, planned.scenario, outcome)
@@ -146,38 +160,48 @@ class Runner:
             then(outcome)
             self.emit(done)
 
-    def _plans(self, scenarios: Iterable[Scenario]) -> Iterator[Plan]:
+    def _plans(self, scenarios: Iterable[Subject]) -> Iterator[Plan | CasePlan]:
         for scenario in scenarios:
             try:
-                yield plan(scenario, self._device)
+                yield plan_case(scenario) if isinstance(scenario, Case) else plan(scenario, self._device)
             except OutOfDomain as error:
                 raise UsageError(f"scenario {scenario.name} ({scenario.id}) is not legal: {error}") from error
 
     def replay_known(self, today: datetime.date) -> None:
         """Witnesses first: what an entry says must still be so."""
-        entries: dict[str, list[known_list.Known]] = {}
-        for entry in self.tally.summary.header.known:
-            if self.mine(entry.witness):
-                entries.setdefault(entry.witness.id, []).append(entry)
-        if not entries:
+        header = self.tally.summary.header
+        version = header.hello.version
+        checks: dict[str, list[Callable[[Outcome], known_list.Check]]] = {}
+        shown: dict[str, Subject] = {}
+        for entry in header.known:
+            shown[entry.witness.id] = entry.witness
+            checks.setdefault(entry.witness.id, []).append(partial(known_list.check, entry, today=today))
+        for difference in header.differences:
+            case = family_known.witness(difference)
+            shown[case.id] = case
+            check = partial(known_list.check_difference, difference, case, target=self.engine, version=version)
+            checks.setdefault(case.id, []).append(check)
+        witnesses = [witness for witness in shown.values() if self.mine(witness)]
+        if not witnesses:
             return
         self.enter("known")
 
         def checked(outcome: Outcome) -> None:
-            for entry in entries[outcome.scenario]:
-                self.tally.summary.known.append(known_list.check(entry, outcome, today))
+            self.tally.summary.known.extend(judged(outcome) for judged in checks[outcome.scenario])
 
-        witnesses = [group[0].witness for group in entries.values()]
         self.emit(PhaseStarted("known", len(witnesses)))
         self._run(self._fresh(witnesses), checked)
 
 
-def verdict_of(planned: Plan, answer: protocol.Answer | Unrun) -> Outcome:
+def verdict_of(planned: Plan | CasePlan, answer: protocol.Answer | Unrun) -> Outcome:
     """The verdict, or why there is none. A bug of the suite's own is never an engine failure."""
     scenario = planned.scenario
     if isinstance(answer, Unrun):
         return Outcome(scenario=scenario.id, name=scenario.name, unrun=(answer,))
     try:
+        if isinstance(planned, CasePlan):
+            outcome = judge_case(planned.scenario, answer.results[0])
+            return msgspec.structs.replace(outcome, engine_ns=answer.engine_ns)  # and no forward
         return judge(planned, answer)
     except Exception as error:  # whatever it is, it costs one scenario and is told
         why = Unrun(stage="judge", message=f"the suite's own verdict raised {type(error).__name__}: {error}")
@@ -190,12 +214,13 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
     Raises GaveUp when no worker starts, UsageError for bad input; an interrupt ends the run and is in the summary.
     """
     entries = known_list.load(settings.known_folder)
+    differences = family_known.load(settings.families_file)
     today = settings.today or datetime.date.today()
     for phase in settings.phases:
         phase.accepts(settings.options)
     clear_reports(settings.out)
     early: list[str] = []
-    with Pool[Plan](
+    with Pool[Plan | CasePlan](
         settings.target,
         device=settings.device,
         workers=settings.workers,
@@ -217,6 +242,7 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
             out=settings.out,
             known_folder=settings.known_folder,
             known=known_list.applying(entries, hello.target, hello.version, settings.device),
+            differences=family_known.applying(differences, hello.target, hello.version),
         )
         clear_failures(settings.out / "failures")
         runner = Runner(settings, pool, header, listeners)
@@ -242,7 +268,8 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
             bad_input = error
         summary.totals.seconds = time.monotonic() - started
         if settings.complete and not summary.interrupted and not summary.gave_up and bad_input is None:
-            after_run(summary, runner.warn)
+            after_run(summary, {phase.needs for phase in settings.phases}, runner.warn)
+        not_offered(summary, runner.warn)
         if settings.shard[1] > 1 or summary.totals.could_not_run:
             summary.scope.certificate = None  # it speaks of every scenario of the bound
         if pool.restarts:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from conformance.events import MAX_UNRUN, Finding, Header, ScenarioDone, Summary
-from conformance.files import Stored, pretty, write_atomic
+from conformance.families import Case
+from conformance.family_known import Difference
+from conformance.files import Stored, StoredCase, pretty, write_atomic
 from conformance.known import Known, match
 from conformance.outcome import Failure, Outcome, Unrun
+from conformance.subject import Subject
 from reference.operations import Extend, Mixed, Scenario, Submit, Turn
 
 
@@ -34,6 +38,8 @@ class Tally:
             summary.modes.setdefault(mode, [0, 0])[0] += forwards
         for situation, times in outcome.situations.items():
             summary.situations[situation] = summary.situations.get(situation, 0) + times
+        for name, forwards in outcome.ran.items():
+            summary.ran[name] = summary.ran.get(name, 0) + forwards
         for pair in set(outcome.not_offered):
             summary.not_offered[pair] = summary.not_offered.get(pair, 0) + 1
         new = self._failures(done) if outcome.failures else 0
@@ -54,7 +60,7 @@ class Tally:
         """Group the failures; returns how many of them no entry expects."""
         new = 0
         size = size_of(done.scenario)
-        expected_by = _expected_by(done.outcome.failures, self.summary.header.known)
+        expected_by = self._expectations(done)
         for failure, known in zip(done.outcome.failures, expected_by, strict=True):
             self.summary.rules.setdefault(failure.rule, [0, 0])[1] += 1
             self.summary.modes.setdefault(failure.mode, [0, 0])[1] += 1
@@ -64,13 +70,29 @@ class Tally:
                 self._findings[failure.key] = finding
                 self.summary.findings.append(finding)
                 self._store(finding, done.outcome)
-            elif size < finding.size:
+            elif (known is not None, size) < (finding.known is not None, finding.size):
+                finding.known = known
                 finding.scenario, finding.failure, finding.size = done.scenario, failure, size
                 self._store(finding, done.outcome)
             finding.count += 1
             finding.unexpected += known is None
             new += known is None
         return new
+
+    def _expectations(self, done: ScenarioDone) -> Sequence[Known | Difference | None]:
+        """The entry that expects each failure."""
+        if isinstance(done.scenario, Case):
+            return [self._explained(done.scenario, failure) for failure in done.outcome.failures]
+        return _expected_by(done.outcome.failures, self.summary.header.known)
+
+    def _explained(self, case: Case, failure: Failure) -> Difference | None:
+        """The first known difference that explains the failure; all that do are counted."""
+        header = self.summary.header
+        hello = header.hello
+        found = [one for one in header.differences if one.explains(case, failure, hello.target, hello.version)]
+        for one in found:
+            self.summary.differences[one.id] = self.summary.differences.get(one.id, 0) + 1
+        return found[0] if found else None
 
     def _store(self, finding: Finding, outcome: Outcome) -> None:
         before = finding.file
@@ -84,14 +106,14 @@ class Tally:
         outcome = Outcome(scenario=scenario.id, name=scenario.name, failures=(failure,))
         self._store(finding, outcome)
 
-    def _unrun(self, scenario: Scenario, unrun: tuple[Unrun, ...]) -> None:
+    def _unrun(self, scenario: Subject, unrun: tuple[Unrun, ...]) -> None:
         if len(self.summary.unrun) < MAX_UNRUN:
             self.summary.unrun.append((scenario, unrun[0], self._write(scenario, (), unrun)))
 
-    def _write(self, scenario: Scenario, failures: tuple[Failure, ...], unrun: tuple[Unrun, ...]) -> str:
+    def _write(self, scenario: Subject, failures: tuple[Failure, ...], unrun: tuple[Unrun, ...]) -> str:
         header = self.summary.header
-        stored = Stored(
-            scenario=scenario,
+        make = partial(StoredCase, case=scenario) if isinstance(scenario, Case) else partial(Stored, scenario=scenario)
+        stored = make(
             target=header.target,
             engine=header.hello.target,
             version=header.hello.version,
@@ -120,10 +142,16 @@ def _expected_by(failures: Sequence[Failure], entries: Sequence[Known]) -> list[
     return found
 
 
-def size_of(scenario: Scenario) -> tuple[int, int, str]:
+def size_of(scenario: Subject) -> tuple[int, int, str]:
     """Fewest operations first, then fewest tokens (patches for media), then the id so that ties do not depend on
-    which worker was faster."""
+    which worker was faster. A case's operations are its segments."""
     tokens = 0
+    if isinstance(scenario, Case):
+        segments = [segment for prompt in scenario.prompts for segment in prompt]
+        for segment in segments:
+            t, h, w = segment.grid or (0, 0, 0)
+            tokens += segment.tokens + segment.features + t * h * w
+        return len(segments), tokens, scenario.id
     for op in scenario.ops:
         if isinstance(op, Submit | Turn):
             for run in op.prompt:

@@ -28,6 +28,8 @@ class Target:
     env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Added to the runner's own environment."""
     devices: tuple[str, ...] = ("cpu",)
+    offers: tuple[str, ...] = ("forwards", "prompt_tables")
+    """What its worker can be asked for; a phase that needs something else is no phase of this target."""
     note: str = ""
     """One line for `list targets`."""
 
@@ -41,6 +43,7 @@ def builtin() -> tuple[Target, ...]:
         Target(
             name="reference",
             argv=(sys.executable, "-m", "conformance.reference_worker"),
+            offers=("forwards",),
             note="the reference model behind the worker protocol; agrees with itself by construction",
         ),
         Target(
@@ -48,6 +51,12 @@ def builtin() -> tuple[Target, ...]:
             argv=(sys.executable, "-m", "adapters.sglang.worker"),
             devices=("cpu", "cuda"),
             note="the SGLang installed in this Python",
+        ),
+        Target(
+            name="transformers",
+            argv=(sys.executable, "-m", "adapters.transformers.worker"),
+            offers=("prompt_tables",),
+            note="the prompt-table builders of the Hugging Face transformers installed in this Python",
         ),
     )
 

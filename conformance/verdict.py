@@ -26,6 +26,7 @@ class Tally:
         self.unrun: list[Unrun] = []
         self.modes: dict[str, int] = {}
         self.situations: dict[str, int] = {}
+        self.ran: dict[str, int] = {}
         self.tainted: dict[int, str] = {}
         """Requests whose held state was seen to be wrong -> the rule that said so. Wrong tables that such a request
         is given afterwards are consequences, and say so instead of posing as findings of their own."""
@@ -71,7 +72,7 @@ def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
     return Outcome(
         scenario=plan.scenario.id, name=plan.scenario.name, checked=tally.checked, failures=tuple(tally.failures),
         not_offered=tuple(tally.not_offered), unrun=tuple(tally.unrun), modes=tally.modes,
-        situations=tally.situations, forwards=answer.forwards, engine_ns=answer.engine_ns,
+        situations=tally.situations, ran=tally.ran, forwards=answer.forwards, engine_ns=answer.engine_ns,
     )
 
 
@@ -118,6 +119,8 @@ def _raised(tally: Tally, op: int, mode: str, result: protocol.Raised, state: bo
 def _tables(tally: Tally, check: TableCheck, result: protocol.Tables) -> None:
     mode = check.expected.mode
     tally.modes[mode] = tally.modes.get(mode, 0) + 1
+    for name in result.ran:
+        tally.ran[name] = tally.ran.get(name, 0) + 1
     for key in check.situations:
         tally.situations[key] = tally.situations.get(key, 0) + 1
     tally.check("ownership.batch_is_read_only")

@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from adapters.protocol import Cost, Counted, Forward
-from adapters.sglang import batches, forwards
+from adapters.sglang import batches, cuda_cost, forwards
 from adapters.sglang.meter import engine_frame, raised
 from adapters.sglang.state import Absent, JobState
 
@@ -34,11 +34,13 @@ _COPIES = ("_to_copy", "copy_")
 
 
 def cost(state: JobState, step: Cost) -> Counted:
-    """Run the step's batch constructor on the meta device and count. Raises Absent."""
+    """Run the step's batch constructor on the meta device and count; on a GPU count there. Raises Absent."""
     forward = step.forward
     member = batches.MEMBERS[forward.mode]
     if state.engine.mode(member) is None:
         raise Absent(f"this release has no ForwardMode.{member}")
+    if state.device != "cpu":
+        return cuda_cost.measured(state, forward)
     batch = batches.schedule_batch(state, forward, device="meta")
     batch.spec_info = forwards.spec_info(state, with_positions(forward), batch)
     runner = batches.runner_for(state, forward.mode, device="meta")

@@ -36,6 +36,7 @@ CALLERS: dict[str, Callable[[JobState, Forward, Any], Any]] = {
 
 def run(state: JobState, forward: Forward) -> Tables:
     """Build the forward's batch through the engine and report its tables. Raises Absent."""
+    kernels.ran.clear()
     if forward.path == "kernel":
         return kernel(state, forward)
     member = batches.MEMBERS[forward.mode]
@@ -62,12 +63,11 @@ def direct(state: JobState, forward: Forward) -> Tables:
         if forward.mode == "idle" and made.mrope_positions is None:
             raise Absent("this release builds no three-row table for an idle batch")
         tables += read(state, forward, made, again, runner)
-    return Tables(tuple(tables), snapshot.changes())
+    return Tables(tuple(tables), snapshot.changes(), tuple(dict.fromkeys(kernels.ran)))
 
 
 def by_caller(state: JobState, forward: Forward) -> Tables:
     """The engine's own preparing function builds the batch; a repeat starts from a fresh batch of the same requests."""
-    kernels.ran.clear()
     prepare = speculation.ragged_verify if forward.verify_lens else CALLERS[forward.mode]
     runner = batches.runner_for(state, forward.mode)
     tables: list[Table] = []
@@ -106,7 +106,8 @@ def kernel(state: JobState, forward: Forward) -> Tables:
     prefix = torch.tensor(forward.prefix_lens, dtype=torch.int32, device=state.device)
     extend = torch.tensor(forward.extend_lens, dtype=torch.int32, device=state.device)
     positions, _ = state.meter.call(function, prefix, extend, sum(forward.extend_lens))
-    return Tables((Table("", pack(positions), None),), (), (kernels.qualified(function),))
+    kernels.ran.append(kernels.qualified(function))
+    return Tables((Table("", pack(positions), None),), (), tuple(dict.fromkeys(kernels.ran)))
 
 
 def spec_info(state: JobState, forward: Forward, batch: Any) -> Any:

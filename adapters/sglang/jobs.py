@@ -20,6 +20,7 @@ from adapters.sglang import batches, boot, cost, forwards, kernels, requests, se
 from adapters.sglang.capabilities import Engine
 from adapters.sglang.meter import raised
 from adapters.sglang.state import Absent, JobState
+from adapters.sglang_families import handler as families
 
 FAKED: tuple[str, ...] = (
     *boot.FAKED,
@@ -30,7 +31,14 @@ FAKED: tuple[str, ...] = (
     *speculation.FAKED,
     *kernels.FAKED,
     *cost.FAKED,
+    *families.FAKED,
 )
+
+
+def prompt_table(state: JobState, step: protocol.PromptTable) -> protocol.Result:
+    """A prompt-table builder's answer. Builders run on the host, where the processors call them; no forward is built."""
+    return families.prompt_table(step, call=state.meter.call)
+
 
 HANDLERS: dict[type, Callable[[JobState, Any], Any]] = {
     protocol.Submit: requests.submit,
@@ -44,6 +52,7 @@ HANDLERS: dict[type, Callable[[JobState, Any], Any]] = {
     protocol.Forward: forwards.run,
     protocol.Observe: requests.observe,
     protocol.Cost: cost.cost,
+    protocol.PromptTable: prompt_table,
 }
 
 _DONE = protocol.Done()

@@ -35,6 +35,14 @@ WATCHED = (
     "assign_draft_cache_locs_contiguous_func",
 )
 
+ON_GPU = (
+    ("sglang.srt.model_executor.forward_batch_info", "clamp_position"),
+    ("sglang.kernels.ops.attention.clamp_position", "clamp_position_cuda"),
+    ("sglang.srt.speculative.eagle_utils", "sgl_build_tree_kernel_efficient"),
+    ("sglang.kernels.ops.speculative.spec_tree", "sgl_build_tree_kernel_efficient"),
+)
+"""Compiled and JIT kernels, and what chooses between them; Triton's launches are told by Triton itself."""
+
 ran: list[str] = []
 """Names of kernels called since the caller last cleared it."""
 
@@ -51,13 +59,12 @@ class OnGpu(torch.Tensor):  # type: ignore[misc]
 def install(device: str) -> None:
     """Wrap the engine's kernels once per process. device: "cpu" or "cuda"."""
     common = optional(COMMON)
-    if common is None:
-        return
     for name in WATCHED:
         function = getattr(common, name, None)
         if function is not None:
             setattr(common, name, watched(function, skip_plain=device == "cpu" and name.startswith("assign")))
     if device != "cpu":
+        install_on_gpu()
         return
     for name in TREES:
         tree = optional(name)
@@ -69,9 +76,27 @@ def install(device: str) -> None:
             holder.assign_extend_cache_locs_func = no_slots
 
 
+def install_on_gpu() -> None:
+    """Note the compiled kernels by wrapping them, and every Triton launch by Triton's own hook."""
+    for module, name in ON_GPU:
+        function = getattr(optional(module), name, None)
+        if function is not None:
+            setattr(optional(module), name, watched(function, skip_plain=False))
+    knobs = getattr(optional("triton"), "knobs", None)
+    chain = getattr(getattr(knobs, "runtime", None), "launch_enter_hook", None)
+    if hasattr(chain, "add"):
+        chain.add(launched)
+
+
+def launched(metadata: Any) -> None:
+    """Triton is about to launch a kernel."""
+    ran.append(f"triton {metadata.get()['name']}")
+
+
 def watched(function: Callable[..., Any], *, skip_plain: bool) -> Callable[..., Any]:
     """The function, noting its name in `ran`. skip_plain: do nothing unless it is asked for positions."""
-    name = f"{function.__module__}.{function.__qualname__}"
+    # A fused operator is an object, not a function.
+    name = f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs.get("positions") is not None:

@@ -12,6 +12,7 @@ lends the class's own methods; whatever else a builder asks of it raises Attribu
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import Any
 
 from adapters import family_configs, protocol
@@ -56,25 +57,33 @@ class Lender:
         raise AttributeError(f"the stand-in for {self._cls.__name__} has no {name}")
 
 
-def prompt_table(step: protocol.PromptTable, device: str = "cpu") -> protocol.Result:
-    """The builder's answer. Whatever it raises passes through."""
+Call = Callable[..., Any]
+
+
+def directly(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call it; the worker's meter also takes the time."""
+    return function(*args, **kwargs)
+
+
+def prompt_table(step: protocol.PromptTable, device: str = "cpu", call: Call = directly) -> protocol.Result:
+    """The builder's answer, called through `call`. Whatever it raises passes through."""
     if step.family in ABSENT:
         return protocol.NotOffered(ABSENT[step.family])
     if step.family not in family_configs.CLASSES:
         return protocol.NotOffered(f"this adapter knows no builder of {step.family}")
     config = family_configs.build(step.family, step.config)
     if step.builder in ("processor", "offsets"):
-        return _processor(step, config)
+        return _processor(step, config, call)
     if step.builder != "rope_index":
         return protocol.NotOffered(f"SGLang has no builder {step.builder!r}")
     if step.mask is not None and any(0 in row for row in step.mask):
         return protocol.NotOffered("SGLang builds the table of one prompt at a time, never padded")
     if step.family == "glm_image":
-        return _glm_image(step, config)
-    return _rope_index(step, config, device)
+        return _glm_image(step, config, call)
+    return _rope_index(step, config, device, call)
 
 
-def _rope_index(step: protocol.PromptTable, config: Any, device: str) -> protocol.Result:
+def _rope_index(step: protocol.PromptTable, config: Any, device: str, call: Call) -> protocol.Result:
     import torch
     from sglang.srt.layers.rotary_embedding import MRotaryEmbedding
 
@@ -84,7 +93,8 @@ def _rope_index(step: protocol.PromptTable, config: Any, device: str) -> protoco
     ids, images, videos = tensor(step.ids), tensor(step.image_grids), tensor(step.video_grids)
     if step.family in GLM:
         name = "get_rope_index_glm4v"
-        answer = MRotaryEmbedding.get_rope_index_glm4v(
+        answer = call(
+            MRotaryEmbedding.get_rope_index_glm4v,
             input_ids=ids,
             hf_config=config,
             image_grid_thw=images,
@@ -93,12 +103,14 @@ def _rope_index(step: protocol.PromptTable, config: Any, device: str) -> protoco
         )
     elif step.family == "ernie4_5_vl":
         name = "get_rope_index_ernie45"
-        answer = MRotaryEmbedding.get_rope_index_ernie45(
+        answer = call(
+            MRotaryEmbedding.get_rope_index_ernie45,
             input_ids=ids, hf_config=config, image_grid_thw=images, video_grid_thw=videos
         )
     else:
         name = "get_rope_index"
-        answer = MRotaryEmbedding.get_rope_index(
+        answer = call(
+            MRotaryEmbedding.get_rope_index,
             spatial_merge_size=config.vision_config.spatial_merge_size,
             image_token_id=config.image_token_id,
             video_token_id=config.video_token_id,
@@ -118,7 +130,7 @@ def _rope_index(step: protocol.PromptTable, config: Any, device: str) -> protoco
     return _packed(answer, f"MRotaryEmbedding.{name}")
 
 
-def _glm_image(step: protocol.PromptTable, config: Any) -> protocol.Result:
+def _glm_image(step: protocol.PromptTable, config: Any, call: Call) -> protocol.Result:
     import torch
     from sglang.srt.multimodal.processors import glm_image
 
@@ -131,11 +143,11 @@ def _glm_image(step: protocol.PromptTable, config: Any) -> protocol.Result:
         IMAGE_END_TOKEN_ID=config.image_end_token_id,
     )
     grids = None if step.image_grids is None else torch.tensor(step.image_grids)
-    answer = processor._compute_glm_image_mrope_positions(torch.tensor(step.ids[0]), grids)
+    answer = call(processor._compute_glm_image_mrope_positions, torch.tensor(step.ids[0]), grids)
     return _packed(answer, f"{classes[0].__name__}._compute_glm_image_mrope_positions")
 
 
-def _processor(step: protocol.PromptTable, config: Any) -> protocol.Result:
+def _processor(step: protocol.PromptTable, config: Any, call: Call) -> protocol.Result:
     from sglang.srt.managers.schedule_batch import Modality
     from sglang.srt.multimodal.processors import ernie45_vl, glm4v, paddleocr_vlm, qwen_vl
 
@@ -163,19 +175,22 @@ def _processor(step: protocol.PromptTable, config: Any) -> protocol.Result:
     )
     items = _items(step, {"image": Modality.IMAGE, "video": Modality.VIDEO, "audio": Modality.AUDIO})
     if step.builder == "offsets":
-        return _from_offsets(step, processor, cls, items)
-    answer = processor.compute_mrope_positions(list(step.ids[0]), items)
+        return _from_offsets(step, processor, cls, items, call)
+    answer = call(processor.compute_mrope_positions, list(step.ids[0]), items)
     return _packed(answer, f"{cls.__name__}.compute_mrope_positions")
 
 
-def _from_offsets(step: protocol.PromptTable, processor: Any, cls: type, items: list[Any]) -> protocol.Result:
+def _from_offsets(
+    step: protocol.PromptTable, processor: Any, cls: type, items: list[Any], call: Call
+) -> protocol.Result:
     """What `process_mm_data_async` tries first for a prompt without video and audio."""
     import torch
 
     name = "_compute_image_only_mrope_positions_from_offsets"
     if not hasattr(cls, name):
         return protocol.NotOffered(f"{cls.__name__} has no short cut for images")
-    answer = getattr(processor, name)(
+    answer = call(
+        getattr(processor, name),
         input_len=len(step.ids[0]), mm_items=items, dtype=torch.int64, device=torch.device("cpu")
     )
     if answer is None:
