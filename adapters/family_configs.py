@@ -11,6 +11,7 @@ sets and the class does not declare.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Any
 
@@ -46,17 +47,35 @@ EXTRA: dict[str, dict[str, Any]] = {
 }
 
 
+class NoConfiguration(LookupError):
+    """The installed transformers has no configuration class of the family; the message names it."""
+
+
 def build(family: str, fields: dict[str, int]) -> Any:
-    """The configuration object. Raises KeyError for a family that is not in `CLASSES`."""
+    """The configuration object, made once for each set of fields: builders only read it, and it takes longer than they.
+
+    Raises KeyError for a family that is not in `CLASSES`, NoConfiguration for one that transformers lacks.
+    """
+    return _build(family, tuple(sorted(fields.items())))
+
+
+@functools.lru_cache(maxsize=64)
+def _build(family: str, fields: tuple[tuple[str, int], ...]) -> Any:
     module, name = CLASSES[family]
     arguments: dict[str, Any] = {}
     for key, value in EXTRA.get(family, {}).items():
         arguments[key] = dict(value) if isinstance(value, dict) else value
-    for path, value in fields.items():
+    for path, value in fields:
         *outer, field = path.split(".")
         place = arguments
         for part in outer:
             place = place.setdefault(part, {})
         place[field] = value
-    package = importlib.import_module(f"transformers.models.{module}.configuration_{module}")
-    return getattr(package, name)(**arguments)
+    try:
+        package = importlib.import_module(f"transformers.models.{module}.configuration_{module}")
+        cls = getattr(package, name)
+    except (ImportError, AttributeError):
+        import transformers
+
+        raise NoConfiguration(f"transformers {transformers.__version__} has no {name}") from None
+    return cls(**arguments)

@@ -6,22 +6,21 @@ import difflib
 import importlib
 import platform
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from conformance import cli_families, family_known, phases, targets
 from conformance import known as known_list
-from conformance import phases, targets
 from conformance.cli_options import KNOWN, DeviceOption, KnownOption, TargetOption, console, target_for
 from conformance.errors import GaveUp, UsageError
+from conformance.families import NOT_COVERED
 from conformance.plan import Plan
 from conformance.pool import Pool
 from conformance.targets import DEFAULT
 from conformance.version import spec_hash, suite_version
 from conformance.versions import newer_than_known
-from spec.families import FAMILIES
 from spec.rules import Rule, all_rules
 
 MODES = (
@@ -59,13 +58,17 @@ def list_targets() -> None:
 
 
 @list_app.command("families")
-def list_families() -> None:
-    """Every model family."""
-    rows = []
-    for name, family in sorted(FAMILIES.items()):
-        own = find_spec(f"spec.families.{name}") is not None
-        rows.append((name, f"{family.axes} rows" + (f"; {_first_line(f'spec.families.{name}')}" if own else "")))
-    _table(rows)
+def list_families(
+    markdown: Annotated[bool, typer.Option("--markdown", help="As the table in README.md.")] = False,
+) -> None:
+    """Every model family, and which target's prompt tables are checked."""
+    if markdown:
+        print(cli_families.markdown(), end="")
+        return
+    out = console()
+    out.print(cli_families.table())
+    out.print("\nnot covered:")
+    _table([(f"  {name}", reason) for name, reason in NOT_COVERED.items()])
 
 
 @list_app.command("phases")
@@ -114,7 +117,13 @@ def _explained(rule: Rule, known_folder: Path) -> list[tuple[str, str]]:
         versions = f" {entry.versions}" if entry.versions else ""
         lines.append(("known", f"{known.name}: {entry.target}{versions}, {entry.mode}: {entry.signature}"))
         lines.append(("", f"          {' '.join(entry.reason.split())} ({entry.link})"))
-    if not entries:
+    differences = [entry for entry in family_known.load() if rule.id in entry.rules]
+    for difference in differences:
+        versions = f" {difference.versions}" if difference.versions else ""
+        families = ", ".join(difference.families)
+        lines.append(("known", f"{difference.id}: {difference.target}{versions}, {families}: {difference.link}"))
+        lines.append(("", f"          {' '.join(difference.reason.split())} (shown by {difference.witness!r})"))
+    if not entries and not differences:
         lines.append(("known", "no known failure breaks it"))
     return lines
 

@@ -32,7 +32,9 @@ def find_scenario(name: str, out: Path, known_folder: Path) -> Stored | StoredCa
     for case in cases:
         if name in (case.id, case.name):
             return StoredCase(case=case, target="", version="", device="")
-    close = difflib.get_close_matches(name, [s.name for s in (*scenarios, *cases)] + [s.id for s in (*scenarios, *cases)], n=3)
+    names = [one.name for one in scenarios] + [one.name for one in cases]
+    ids = [one.id for one in scenarios] + [one.id for one in cases]
+    close = difflib.get_close_matches(name, names + ids, n=3)
     hint = f"; close: {', '.join(close)}" if close else ""
     raise UsageError(
         f"no scenario {name!r} in {out / 'failures'}, the chosen scenarios or the known failures' witnesses{hint}"

@@ -35,3 +35,13 @@ def host_lengths(has_media: bool) -> int:
 def decode(has_media: bool) -> int:
     """A decode must make no copy for a text-only batch, and at most one with media, however many requests bring some."""
     return 1 if has_media else 0
+
+
+@rule("cost.synchronisations", source=HOT, bugs=("sglang #20864",))
+def synchronisations(has_media: bool) -> int:
+    """Building a speculative forward or a decode must not wait for the device for a text-only batch, and must wait at
+    most once with media.
+
+    Seen on a device only; without one nothing waits.
+    """
+    return 1 if has_media else 0

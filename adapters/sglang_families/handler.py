@@ -71,7 +71,10 @@ def prompt_table(step: protocol.PromptTable, device: str = "cpu", call: Call = d
         return protocol.NotOffered(ABSENT[step.family])
     if step.family not in family_configs.CLASSES:
         return protocol.NotOffered(f"this adapter knows no builder of {step.family}")
-    config = family_configs.build(step.family, step.config)
+    try:
+        config = family_configs.build(step.family, step.config)
+    except family_configs.NoConfiguration as lacking:
+        return protocol.NotOffered(str(lacking))
     if step.builder in ("processor", "offsets"):
         return _processor(step, config, call)
     if step.builder != "rope_index":

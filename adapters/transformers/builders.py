@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import types
+from collections.abc import Callable
 from typing import Any
 
 from adapters import family_configs, protocol
@@ -54,16 +55,33 @@ class StandIn:
         return types.MethodType(found, self)
 
 
-def model_class(family: str) -> type:
-    """The class whose get_rope_index is called."""
+def model_class(family: str) -> type | None:
+    """The class whose get_rope_index is called; None when the installed transformers has no such model."""
     module = family_configs.CLASSES[family][0]
-    package = importlib.import_module(f"transformers.models.{module}.modeling_{module}")
-    found: type = getattr(package, MODELS[family])
-    return found
+    try:
+        package = importlib.import_module(f"transformers.models.{module}.modeling_{module}")
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("transformers.models."):
+            raise
+        return None
+    found: type | None = getattr(package, MODELS[family], None)
+    return found if hasattr(found, "get_rope_index") else None
 
 
-def prompt_table(step: protocol.PromptTable, device: str = "cpu") -> protocol.Result:
-    """The builder's answer. Whatever it raises passes through."""
+def found() -> dict[str, str]:
+    """Family -> its class's name, "" when this release has none. Imports them all, which takes seconds once."""
+    return {family: name if model_class(family) else "" for family, name in MODELS.items()}
+
+
+def directly(function: Callable[..., Any], **kwargs: Any) -> Any:
+    """Call it; the worker also takes the time."""
+    return function(**kwargs)
+
+
+def prompt_table(
+    step: protocol.PromptTable, device: str = "cpu", call: Callable[..., Any] = directly
+) -> protocol.Result:
+    """The builder's answer, called through `call`. Whatever it raises passes through."""
     import torch
 
     if step.family not in MODELS:
@@ -75,6 +93,8 @@ def prompt_table(step: protocol.PromptTable, device: str = "cpu") -> protocol.Re
         return None if values is None else torch.tensor(values, device=device)
 
     cls = model_class(step.family)
+    if cls is None:
+        return protocol.NotOffered(f"the installed transformers has no {MODELS[step.family]} that builds tables")
     model = StandIn(cls, family_configs.build(step.family, step.config))
     arguments: dict[str, Any] = {
         "input_ids": tensor(step.ids),
@@ -96,7 +116,7 @@ def prompt_table(step: protocol.PromptTable, device: str = "cpu") -> protocol.Re
         arguments["mm_token_type_ids"] = tensor(step.kinds)
         if step.seconds_per_grid is not None:
             arguments["second_per_grid_ts"] = tensor(step.seconds_per_grid)
-    table, delta = cls.get_rope_index(model, **arguments)  # type: ignore[attr-defined]
+    table, delta = call(model.get_rope_index, **arguments)
     ahead = vars(model).get("_cached_decode_position_ids")
     ran = f"{cls.__module__}.{cls.__qualname__}.get_rope_index"
     return protocol.PromptTables(pack(table), pack(delta), None if ahead is None else pack(ahead), ran)

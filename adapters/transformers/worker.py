@@ -14,7 +14,8 @@ import platform
 import sys
 import time
 import traceback
-from typing import BinaryIO
+from collections.abc import Callable
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -61,7 +62,7 @@ def hello(device: str) -> protocol.Hello:
     import torch
     import transformers
 
-    from adapters.transformers.builders import FAKED, MODELS
+    from adapters.transformers.builders import FAKED, found
 
     torch.set_num_threads(1)
     return protocol.Hello(
@@ -75,27 +76,37 @@ def hello(device: str) -> protocol.Hello:
         modes={},
         covered={},
         uncovered={},
-        capabilities={f"prompt_table.{family}": name for family, name in MODELS.items()},
+        capabilities={f"prompt_table.{family}": name for family, name in found().items()},
         faked=FAKED,
     )
 
 
 def answer(job: protocol.Job, device: str) -> protocol.Answer:
     """One result per step; an exception ends its step and no other."""
+    from adapters import family_configs
     from adapters.transformers import builders
 
     results: list[protocol.Result] = []
     spent = 0
+
+    def call(function: Callable[..., Any], **kwargs: Any) -> Any:
+        nonlocal spent
+        before = time.perf_counter_ns()
+        try:
+            return function(**kwargs)
+        finally:
+            spent += time.perf_counter_ns() - before
+
     for step in job.steps:
         if not isinstance(step, protocol.PromptTable):
             results.append(protocol.NotOffered("transformers builds prompt tables only"))
             continue
-        before = time.perf_counter_ns()
         try:
-            results.append(builders.prompt_table(step, device))
+            results.append(builders.prompt_table(step, device, call))
+        except family_configs.NoConfiguration as lacking:
+            results.append(protocol.NotOffered(str(lacking)))
         except Exception as error:
             results.append(raised(error))
-        spent += time.perf_counter_ns() - before
     return protocol.Answer(job.id, tuple(results), spent, 0)
 
 
