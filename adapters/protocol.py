@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import msgspec
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised with every change of a message; a worker of another number is refused at the handshake."""
 
 MAX_FRAME = 1 << 30
@@ -189,6 +189,28 @@ class Cost(msgspec.Struct, frozen=True, tag="cost"):
     forward: Forward
 
 
+class Rotary(msgspec.Struct, frozen=True, tag="rotary"):
+    """Turn heads by a three-row table, through the engine's own rotary embedding."""
+
+    table: Tensor
+    """int64 [3, T]."""
+    query: Tensor
+    """float32 [T, heads * head_size]."""
+    key: Tensor
+    head_size: int
+    rotary_dim: int
+    base: float
+    sections: tuple[int, ...]
+    """Pairs of a head that row t, h and w turn."""
+    interleaved: bool = False
+    longest: int = 4096
+    """Positions that the engine prepares."""
+    method: str = "native"
+    """"native": the engine's tensor version. "device": the one that it takes on a GPU."""
+    buffer: int = 0
+    """> 0: the table is the first columns of a buffer of this width."""
+
+
 class PromptTable(msgspec.Struct, frozen=True, tag="prompt_table"):
     """Call the target's own prompt-table builder of a model family, without weights, on a batch of prompts.
 
@@ -219,7 +241,7 @@ class PromptTable(msgspec.Struct, frozen=True, tag="prompt_table"):
     processor's short cut for prompts whose only media are images, where it has one."""
 
 
-Step = Submit | Open | Turn | Generate | Finish | Abort | Retract | Schedule | Forward | Observe | Cost | PromptTable
+Step = Submit | Open | Turn | Generate | Finish | Abort | Retract | Schedule | Forward | Observe | Cost | Rotary | PromptTable
 
 
 class Job(msgspec.Struct, frozen=True, tag="job"):
@@ -330,6 +352,14 @@ class Counted(msgspec.Struct, frozen=True, tag="counted"):
     """As in Tables."""
 
 
+class Rotated(msgspec.Struct, frozen=True, tag="rotated"):
+    """Answer to a Rotary: float32, shaped as given."""
+
+    query: Tensor
+    key: Tensor
+    ran: tuple[str, ...] = ()
+
+
 class PromptTables(msgspec.Struct, frozen=True, tag="prompt_tables"):
     """Answer to a PromptTable, as the builder returned it: dtypes and shapes are part of the answer."""
 
@@ -341,7 +371,7 @@ class PromptTables(msgspec.Struct, frozen=True, tag="prompt_tables"):
     """The builder's qualified name."""
 
 
-Result = Tables | States | Done | Raised | NotOffered | Counted | PromptTables
+Result = Tables | States | Done | Raised | NotOffered | Counted | Rotated | PromptTables
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):

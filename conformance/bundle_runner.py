@@ -86,7 +86,8 @@ def main(arguments: list[str] | None = None) -> int:
     except Unusable as error:
         print(f"run.py: {error}", file=sys.stderr)
         return 3
-    host |= {"device": device, "python": platform.python_version(), "suite": manifest.suite}
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    host |= {"device": device, "python": platform.python_version(), "suite": manifest.suite, "date": today}
     print(f"run.py: {manifest.suite} on {host.get('name') or 'the CPU'}, torch {host['torch']}", flush=True)
     return run_all(here, targets, options, host)
 
@@ -95,7 +96,8 @@ def run_all(here: Path, targets: tuple[TargetEntry, ...], options: argparse.Name
     """Run the targets one after another, then write what they have in common."""
     out = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    began, codes = time.monotonic(), {}
+    codes: dict[str, int] = {}
+    began = time.monotonic()
     for target in targets:
         if options.max_time and codes and time.monotonic() - began > options.max_time:
             print(f"run.py: {target.name}: not started, the time is up", flush=True)
@@ -117,8 +119,13 @@ def run_one(here: Path, target: TargetEntry, options: argparse.Namespace, device
     for phase in options.phase:
         command += ["--phase", phase]
     print(f"run.py: {target.name} ({target.kernel or 'kernel package: a stand-in'})", flush=True)
-    done = subprocess.run(command, env=environment(here, target.stand_ins), cwd=here / "suite", check=False)
-    return done.returncode
+    ran = environment(here, target.stand_ins)
+    done = subprocess.run(command, env=ran, cwd=here / "suite", check=False)
+    if options.phase:
+        return done.returncode
+    command = [sys.executable, "-m", "conformance.device_checks", "--target", target.name, "--device", device]
+    checked = subprocess.run([*command, "--out", str(out)], env=ran, cwd=here / "suite", check=False)
+    return worst((done.returncode, checked.returncode))
 
 
 def environment(here: Path, stand_ins: tuple[str, ...] = ()) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from conformance import bundle
+from conformance import bundle, bundle_runner
 from conformance.cli_options import console
 from conformance.errors import GaveUp, UsageError
 from conformance.pip_overlay import ProvisionError
@@ -53,7 +53,7 @@ def make(
         f"{out}: {made.megabytes:.1f} MB ({made.unpacked:.0f} MB unpacked, {made.files} files, {made.links} shared)",
         soft_wrap=True,
     )
-    screen.print(f"on the host: tar xf {out.name} && python3 {bundle.ROOT}/run.py --out results", soft_wrap=True)
+    screen.print(f"on the host: tar xf {out.name} && python3 {bundle_runner.ROOT}/run.py --out results", soft_wrap=True)
     return 0
 
 

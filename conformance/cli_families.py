@@ -21,7 +21,7 @@ def table() -> Table:
     made.add_column("family", no_wrap=True)
     for target in TARGETS:
         made.add_column(target)
-    made.add_column("source")
+    made.add_column("source", overflow="fold")
     entries = load()
     for row in support_table():
         family, source, *statuses = row

@@ -66,7 +66,7 @@ def list_families(
         print(cli_families.markdown(), end="")
         return
     out = console()
-    out.print(cli_families.table())
+    out.print(cli_families.table(), width=None if out.is_terminal else 200)
     out.print("\nnot covered:")
     _table([(f"  {name}", reason) for name, reason in NOT_COVERED.items()])
 

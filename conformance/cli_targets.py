@@ -27,6 +27,7 @@ from conformance.errors import GaveUp, UsageError
 from conformance.files import pretty, write_atomic
 from conformance.mutants import MUTANTS
 from conformance.pip_overlay import ProvisionError, version_key
+from spec.rules import all_rules
 
 targets.register_source(provisioned.targets)
 
@@ -187,17 +188,20 @@ def bisect(
     rule: Annotated[str, typer.Argument(metavar="RULE", help="Id of a rule.")],
     good: Annotated[str, typer.Option("--good", help="A release on which the rule holds.")],
     bad: Annotated[str, typer.Option("--bad", help="A release on which it fails.")],
+    signature: Annotated[str, typer.Option("--signature", help="Only this way of failing counts.")] = "",
     phase: PhaseOption = None,
     seed: SeedOption = 0,
     workers: WorkersOption = 0,
 ) -> int:
     """Between which two releases a rule changed, provisioning releases as it goes."""
+    if rule not in all_rules():
+        raise UsageError(f"unknown rule {rule!r}; see `ropecheck list rules`")
     out = console()
     good, bad = good.removeprefix("sglang=="), bad.removeprefix("sglang==")
 
     def judge(version: str) -> tuple[str, str]:
         made = column(f"sglang=={version}", seed=seed, phase=phase or (), workers=workers, add=True)
-        return matrix.state(made, rule)
+        return matrix.state(made, rule, signature)
 
     try:
         here = [record.version for record in provisioned.records().values() if record.kind == "release"]

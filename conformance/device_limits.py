@@ -15,6 +15,7 @@ from conformance.ask import Asked, NoAnswer
 from conformance.plan import decoded, plan
 from conformance.scenarios.script import PROMPTS, running, scenario
 from reference.operations import Decode
+from reference.timeline import IntArray
 from spec.modes import target_verify
 
 LIMIT = 2**31
@@ -91,6 +92,8 @@ def compared(result: protocol.Result, indices: list[list[int]], index_only: bool
         return "", result.reason
     if isinstance(result, protocol.Raised):
         line = f"{result.type}: {result.message.splitlines()[0] if result.message else ''} {result.where}"
+        if result.type == "InterpreterError":
+            return "", line  # Triton's interpreter, not the kernel
         return (line, "") if result.stage == "engine" else ("", f"{result.stage}: {line}")
     if not isinstance(result, protocol.Tables):
         return "", f"answered with {type(result).__name__}"
@@ -112,7 +115,7 @@ def compared(result: protocol.Result, indices: list[list[int]], index_only: bool
     return "", ""
 
 
-def differs(name: str, seen: np.ndarray, want: np.ndarray) -> str:  # type: ignore[type-arg]
+def differs(name: str, seen: IntArray, want: IntArray) -> str:
     """One line for the first difference; "" for none."""
     if seen.shape != want.shape:
         return f"{name}: {seen.size} columns for {want.size} tokens"

@@ -46,7 +46,7 @@ class Case(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
     builder: str = "rope_index"
     torn: str = ""
     """A processor's mistake planted in the input, which must be refused: "grid missing", "grid left over",
-    "run cut short" or "intervals missing"."""
+    "grid undivided", "run cut short" or "intervals missing"."""
 
     @cached_property
     def id(self) -> str:
@@ -140,6 +140,9 @@ def tear(built: PromptTable, how: str) -> PromptTable:
         return msgspec.structs.replace(built, **{grids: held[:-1]})
     if how == "grid left over":
         return msgspec.structs.replace(built, **{grids: (*held, held[-1])})
+    if how == "grid undivided":
+        (t, h, w), *rest = held
+        return msgspec.structs.replace(built, **{grids: ((t, h + 1, w), *rest)})
     if how == "run cut short":
         at = next(i for i, kind in enumerate(built.kinds[0]) if kind)
         ids = tuple(row[:at] + row[at + 1 :] for row in built.ids)

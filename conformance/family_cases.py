@@ -159,6 +159,10 @@ def _refused(family: str) -> list[Case]:
         for torn in ("grid missing", "grid left over", "run cut short")
         if not (family == "glm_image" and torn == "grid left over")  # there it is a target to write
     ]
+    if family != "glm_image":  # it merges nothing
+        one = ((words(2), picture(4, 6), words(2)),)
+        rule = "families.refuses_undivided_grid"
+        made.append(Case(f"{family}: grid undivided", family, one, rule, torn="grid undivided"))
     if FAMILIES[family].absolute_time:
         rule = "families.refuses_missing_intervals"
         made.append(Case(f"{family}: intervals missing", family, (video_only,), rule, torn="intervals missing"))

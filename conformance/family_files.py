@@ -9,7 +9,7 @@ from spec.history import OutOfDomain
 from spec.rules import all_rules
 
 BUILDERS = ("rope_index", "processor", "offsets")
-TORN = ("", "grid missing", "grid left over", "run cut short", "intervals missing")
+TORN = ("", "grid missing", "grid left over", "grid undivided", "run cut short", "intervals missing")
 
 
 def problem_of(case: Case) -> str:

@@ -116,6 +116,7 @@ CONDITIONS: dict[str, Callable[[Case], bool]] = {
     "several items of one kind": _several,
     "torn": lambda case: bool(case.torn),
     "grid left over": lambda case: case.torn == "grid left over",
+    "grid undivided": lambda case: case.torn == "grid undivided",
     "run cut short": lambda case: case.torn == "run cut short",
 }
 """What an entry's `when` may say."""

@@ -13,8 +13,8 @@ from spec.families import FAMILIES
 
 AXES = ("t", "h", "w")
 FOUR_AXES = ("index", "w", "h", "image")
-_SHOWN = 64
-"""Columns of a table that a failure carries."""
+_BEYOND = 64
+"""Columns behind the first wrong one that a failure carries; it carries all before it."""
 
 Array = npt.NDArray[np.generic]
 
@@ -47,7 +47,8 @@ def judge(case: Case, result: protocol.Result) -> Outcome:
         if ahead is not None and number < len(ahead) and right.shape[1] > prompt:
             got = np.concatenate((got, ahead[number][:, : right.shape[1] - prompt]), axis=1)
         failures.extend(judge_table(case, right, got, number))
-    return _outcome(case, {case.rule, "families.table_width", "families.delta", "families.dtype_and_shape"}, failures)
+    tables = {case.rule, "families.text_rows_equal", "families.table_width"}
+    return _outcome(case, tables | { "families.delta", "families.dtype_and_shape"}, failures)
 
 
 def judge_table(case: Case, right: Table, got: Array, number: int) -> list[Failure]:
@@ -71,7 +72,11 @@ def judge_table(case: Case, right: Table, got: Array, number: int) -> list[Failu
         f"prompt {number}, token {column}: {difference.axis} is {difference.observed}, the family says "
         f"{difference.expected}"
     )
-    view = (_view(right), _view(got))
+    shown = column + _BEYOND
+    view = (_view(right, shown), _view(got, shown))
+    inside = any(start <= column < stop for start, stop in case.laid[number].media)
+    if not inside and column < len(case.laid[number].ids) and len(set(got[:, column].tolist())) > 1:
+        return [_failure(case, "families.text_rows_equal", "rows differ", message, difference, *view)]
     return [_failure(case, case.rule, signature(case, right, got, number, column), message, difference, *view)]
 
 
@@ -175,6 +180,7 @@ def number_of(value: np.generic) -> int | str:
     return int(number) if number.is_integer() else str(number)
 
 
-def _view(table: Array) -> TableView:
-    rows = tuple(tuple(int(value) for value in row[:_SHOWN]) for row in table)
-    return TableView(None, rows)
+def _view(table: Array, columns: int) -> TableView:
+    """Fractions are cut off; the difference has them."""
+    rows = tuple(tuple(int(value) for value in row[:columns]) for row in table)
+    return TableView(None, rows, axes=FOUR_AXES if len(rows) == 4 else ())

@@ -60,8 +60,8 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     suite: str
     seed: int
     cells: dict[str, Cell]
-    not_offered: dict[str, str]
-    """Mode -> why this target has nothing to check there (the first of its reasons)."""
+    not_offered: dict[str, tuple[str, ...]]
+    """Mode -> why this target has nothing, or not everything, to check there."""
     unrun: dict[str, int]
     """Why scenarios could not run -> how many."""
     problem: str = ""
@@ -72,25 +72,33 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
 
 
 State = tuple[str, str]
-"""("pass" | "fail" | "not offered" | "could not run" | "not reached", why)."""
+"""("pass" | "fail" | "follows" | "not offered" | "could not run" | "not reached", why). "follows": it fails, but
+only in the wake of another rule's failure in the same scenarios."""
 
 
-def state(column: Column, rule: str) -> State:
-    """What the column says about the rule. What a target does not have is never a pass."""
+def state(column: Column, rule: str, signature: str = "") -> State:
+    """What the column says about the rule. What a target does not have is never a pass.
+
+    signature: only failures of this signature count; "" for all.
+    """
     cell = column.cells.get(rule)
-    if cell is not None and cell.failures:
-        return "fail", "; ".join(f"{shape.mode}: {shape.signature}" for shape in cell.failures)
+    failures = [] if cell is None else [s for s in cell.failures if signature in ("", s.signature)]
+    if failures:
+        causes = [shape for shape in failures if not shape.consequence]
+        said = "; ".join(f"{shape.mode}: {shape.signature}" for shape in causes or failures)
+        return "fail" if causes else "follows", said
     if cell is not None and cell.checked:
         return "pass", f"{cell.checked} checks"
     if column.problem:
         return "could not run", column.problem
     topic = rule.split(".", 1)[0]
     if topic in column.not_offered:
-        return "not offered", column.not_offered[topic]
+        return "not offered", "; ".join(column.not_offered[topic])
     if column.unrun:
         return "could not run", next(iter(column.unrun))
     if column.not_offered:
-        return "not offered", "; ".join(dict.fromkeys(column.not_offered.values()))
+        every = (reason for reasons in column.not_offered.values() for reason in reasons)
+        return "not offered", "; ".join(dict.fromkeys(every))
     return "not reached", "no scenario of these phases checks it"
 
 
@@ -221,9 +229,9 @@ def reduce(summary: Summary | None, target: str, seed: int, problem: str = "") -
         )
         cell = cells.get(rule, Cell(0))
         cells[rule] = Cell(max(cell.checked, 1), (*cell.failures, shape))
-    reasons: dict[str, str] = {}
-    for mode, reason in summary.not_offered:
-        reasons.setdefault(mode, reason)
+    reasons: dict[str, tuple[str, ...]] = {}
+    for mode, reason in sorted(summary.not_offered):
+        reasons[mode] = (*reasons.get(mode, ()), reason)
     unrun: dict[str, int] = {}
     for _, why, _ in summary.unrun:
         line = f"{why.stage}: {why.message}"

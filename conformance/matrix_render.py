@@ -1,7 +1,7 @@
 """The matrix for people: a terminal table, Markdown, and JSON for tools.
 
-A cell says `ok`, `F3` (failure number 3 of the list below the table), `-` (not offered), `?` (could not run) or a
-blank (no scenario reached the rule).
+A cell says `ok`, `F3` (failure number 3 of the list below the table), `f` (fails, but only in the wake of another
+rule's failure), `-` (not offered), `?` (could not run) or a blank (no scenario reached the rule).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from rich.text import Text
 
 from conformance.matrix import Column, State, Step, bounds, rules_of, state, steps
 
-MARKS = {"pass": "ok", "not offered": "-", "could not run": "?", "not reached": ""}
+MARKS = {"pass": "ok", "follows": "f", "not offered": "-", "could not run": "?", "not reached": ""}
 
 LEGEND = (
-    "`ok` passes; `F1` fails as failure 1 below; `-` not offered by that release; `?` could not run; "
-    "blank: no scenario reached the rule"
+    "`ok` passes; `F1` fails as failure 1 below; `f` fails, but only in the wake of another rule's failure; "
+    "`-` not offered by that release; `?` could not run; blank: no scenario reached the rule"
 )
 
 
@@ -52,17 +52,22 @@ def report(columns: Sequence[Column]) -> Report:
 
 
 def marks(columns: Sequence[Column], rule: str, numbers: dict[tuple[str, str, str], int]) -> list[str]:
-    """One mark per column; failures by their number, consequences left out where a cause is named."""
+    """One mark per column; failures by their number, without those that only follow."""
     found = []
     for column in columns:
         kind, _ = state(column, rule)
         if kind == "fail":
             shapes = column.cells[rule].failures
-            wanted = sorted({numbers[(rule, s.mode, s.signature)] for s in shapes})
+            wanted = sorted({numbers[(rule, s.mode, s.signature)] for s in shapes if not s.consequence})
             found.append(" ".join(f"F{number}" for number in wanted))
         else:
             found.append(MARKS[kind])
     return found
+
+
+def causes(columns: Sequence[Column]) -> list[Step]:
+    """The dated failures, without those that only follow from another."""
+    return [step for step in steps(columns) if not step.consequence]
 
 
 def numbering(found: Sequence[Step]) -> dict[tuple[str, str, str], int]:
@@ -72,7 +77,7 @@ def numbering(found: Sequence[Step]) -> dict[tuple[str, str, str], int]:
 
 def terminal(columns: Sequence[Column], width: int) -> list[Table | Text]:
     """The matrix as rich renderables; a narrow terminal gets the columns in several tables."""
-    found = steps(columns)
+    found = causes(columns)
     numbers = numbering(found)
     rules = rules_of(columns)
     room = max(1, (width - max(map(len, rules), default=10) - 4) // 9)
@@ -107,16 +112,16 @@ def short(column: Column) -> str:
 def sentence(step: Step) -> str:
     """One failure in one line."""
     until = f"right from {step.first_good}" if step.first_good else f"still in {step.last_bad}"
-    after = " (follows from another failure)" if step.consequence else ""
-    return f"{step.rule}, {step.mode}: {step.signature}; wrong from {step.first_bad} to {step.last_bad}, {until}{after}"
+    return f"{step.rule}, {step.mode}: {step.signature}; wrong from {step.first_bad} to {step.last_bad}, {until}"
 
 
 def notes(columns: Sequence[Column]) -> list[str]:
     """What was not offered and what could not run, one line per reason with the versions that say so."""
     lines: dict[str, list[str]] = {}
     for column in columns:
-        for mode, reason in column.not_offered.items():
-            lines.setdefault(f"not offered, {mode}: {reason}", []).append(column.version)
+        for mode, reasons in column.not_offered.items():
+            for reason in reasons:
+                lines.setdefault(f"not offered, {mode}: {reason}", []).append(column.version)
         for reason in column.unrun:
             lines.setdefault(f"could not run, {reason}", []).append(column.version)
         if column.problem:
@@ -126,7 +131,7 @@ def notes(columns: Sequence[Column]) -> list[str]:
 
 def markdown(columns: Sequence[Column], command: str) -> str:
     """The matrix as a document, with the command that made it."""
-    found = steps(columns)
+    found = causes(columns)
     numbers = numbering(found)
     first = columns[0]
     lines = [
@@ -152,11 +157,9 @@ def markdown(columns: Sequence[Column], command: str) -> str:
     lines += [f"| *scenarios* | {sizes} | | |", "", "## Failures, dated", ""]
     lines += ["| | rule | mode | how it fails | wrong from | to | right from |", "| --- |" + " --- |" * 6]
     for number, step in enumerate(found, 1):
-        how = step.signature + (" (a consequence)" if step.consequence else "")
         still = step.first_good or "not yet"
-        lines.append(
-            f"| F{number} | {step.rule} | {step.mode} | {how} | {step.first_bad} | {step.last_bad} | {still} |"
-        )
+        how = f"{step.rule} | {step.mode} | {step.signature}"
+        lines.append(f"| F{number} | {how} | {step.first_bad} | {step.last_bad} | {still} |")
     if said := notes(columns):
         lines += ["", "## Not offered, could not run", "", *(f"- {line}" for line in said)]
     return "\n".join(lines) + "\n"

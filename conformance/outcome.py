@@ -12,6 +12,8 @@ class TableView(msgspec.Struct, frozen=True):
     rows: tuple[tuple[int, ...], ...] | None
     requests: tuple[int, ...] = ()
     """Per column, the request that it belongs to (-1: padding)."""
+    axes: tuple[str, ...] = ()
+    """Names of the rows; () for t, h, w."""
 
 
 class Difference(msgspec.Struct, frozen=True):

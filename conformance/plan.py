@@ -84,6 +84,8 @@ class CostCheck:
     mode: str
     rule: str
     budget: int
+    waits: int
+    """How often it may wait for the device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +250,8 @@ class _Planner:
         forward = _message(measured, expected.batch, self.repeat and not isinstance(op, ops.MeasureCost))
         if isinstance(op, ops.MeasureCost):
             rule, budget = _budget(op.of, expected)
-            self.checks.append(CostCheck(number, len(self.steps), expected.batch.mode, rule, budget))
+            waits = cost.synchronisations(any(line.has_media for line in expected.lines))
+            self.checks.append(CostCheck(number, len(self.steps), expected.batch.mode, rule, budget, waits))
             self.steps.append(protocol.Cost(forward))
             return
         labels = {label: label for label in expected.tables}

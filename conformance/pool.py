@@ -11,6 +11,7 @@ import selectors
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Generic
 
@@ -96,7 +97,7 @@ class Pool(Generic[P]):
                 while self._done:
                     yield self._done.popleft()
                 busy = any(not ticket.abandoned for seat in self._seats for ticket in seat.queue)
-                if not more and not busy and not self._again:
+                if not more and not busy and not self._again and not any(seat.alone for seat in self._seats):
                     return
                 if not self._alive():
                     raise GaveUp(f"no worker of target {self.target.name} is left: {self._last_problem}")
@@ -105,6 +106,7 @@ class Pool(Generic[P]):
             self._again.clear()
             self._done.clear()
             for seat in self._seats:
+                seat.alone.clear()
                 for ticket in seat.queue:
                     ticket.abandoned = True
 
@@ -134,7 +136,13 @@ class Pool(Generic[P]):
         """Feed free workers, the emptiest queue first; False once the source is exhausted."""
         for level in range(self.depth):
             for seat in self._seats:
-                if not seat.ready or len(seat.queue) > level:
+                if not seat.ready or len(seat.queue) > level or (seat.queue and seat.isolated):
+                    continue
+                seat.isolated = bool(seat.alone) and not seat.queue
+                if seat.isolated:
+                    self._feed(seat, seat.alone.popleft())
+                    continue
+                if seat.alone:
                     continue
                 if self._again:
                     ticket = self._again.popleft()
@@ -159,7 +167,10 @@ class Pool(Generic[P]):
 
     def _spawn(self, seat: Seat[P]) -> None:
         try:
-            process = Process(self.target, self.device, self._out / f"worker-{seat.number}.log")
+            # A suspect's kernels run one after the other, so that the failing one is named.
+            blocking = {"CUDA_LAUNCH_BLOCKING": "1"} if seat.alone else {}
+            target = replace(self.target, env={**self.target.env, **blocking})
+            process = Process(target, self.device, self._out / f"worker-{seat.number}.log")
         except OSError as error:
             self._give_up(seat, f"cannot start {self.target.argv[0]}: {error.strerror or error}")
             return
@@ -184,6 +195,10 @@ class Pool(Generic[P]):
         seat.watching_writes = process.writing
 
     def _give_up(self, seat: Seat[P], why: str) -> None:
+        for ticket in seat.alone:
+            if not ticket.audit and not ticket.abandoned:
+                self._done.append((ticket.plan, Unrun(stage="run", message=why)))
+        seat.alone.clear()
         self._last_problem = f"worker {seat.number}: {why}"
         self.warn(f"{self._last_problem}; this worker is given up")
         seat.process, seat.ready, seat.deadline = None, False, 0.0
@@ -267,14 +282,38 @@ class Pool(Generic[P]):
         seat.strikes = 0
         seat.queue.popleft()
         seat.deadline = time.monotonic() + self.limits.scenario if seat.queue else 0.0
+        if poisoned(answer):
+            self._broken(seat, ticket, answer)
+            return
+        if ticket.audit:
+            return
+        if seat.isolated:
+            self._acquitted(seat, ticket)
         if not ticket.abandoned:
             self._done.append((ticket.plan, answer))
-        if poisoned(answer):
-            process = seat.process
-            assert process is not None
-            self._forget(process)
-            process.stop()
-            self._restart(seat, "the CUDA context is broken")
+        seat.recent.append(ticket.plan)
+
+    def _broken(self, seat: Seat[P], ticket: Ticket[P], answer: protocol.Answer) -> None:
+        """A kernel failed: the process is of no further use. A scenario that breaks a fresh one is the culprit, and
+        this answer its verdict; another is run once more, alone."""
+        name = ticket.plan.scenario.name
+        if ticket.audit:
+            self.warn(f"{name} breaks the device context when it runs alone, after it had passed")
+        elif seat.isolated and not ticket.abandoned:
+            self._done.append((ticket.plan, answer))
+        elif not ticket.abandoned:
+            seat.alone.appendleft(ticket)
+        process = seat.process
+        assert process is not None
+        self._forget(process)
+        process.stop()
+        self._restart(seat, f"{name} broke the device context")
+
+    def _acquitted(self, seat: Seat[P], ticket: Ticket[P]) -> None:
+        """A suspect passes alone: those before it in the broken process are run alone as well."""
+        self.warn(f"{ticket.plan.scenario.name} met a broken device context, but passes alone")
+        seat.alone.extend(Ticket(plan, audit=True) for plan in seat.recent)
+        seat.recent.clear()
 
     def _take_hello(self, seat: Seat[P], body: bytes) -> None:
         try:

@@ -45,6 +45,8 @@ class Ticket(Generic[P]):
     plan: P
     abandoned: bool = False
     """Nobody waits for the answer any more."""
+    audit: bool = False
+    """It has its answer; it is run again only to see whether it breaks the device."""
 
 
 @dataclass(slots=True)
@@ -63,6 +65,12 @@ class Seat(Generic[P]):
     turn: int = 0
     """Which in-flight file is next."""
     watching_writes: bool = False
+    alone: deque[Ticket[P]] = field(default_factory=deque)
+    """Suspects of a broken device context: each runs with nothing before or behind it."""
+    isolated: bool = False
+    """The running ticket is such a suspect."""
+    recent: deque[P] = field(default_factory=lambda: deque(maxlen=3))
+    """What this process answered last."""
 
 
 class Unacceptable(Exception):

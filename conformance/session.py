@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 
 from adapters import protocol
-from conformance import known as known_list
 from conformance import family_known
+from conformance import known as known_list
 from conformance.errors import GaveUp, UsageError
 from conformance.events import (
     Event,
@@ -77,7 +77,9 @@ class Settings:
 class Runner:
     """The driver that phases see, and the emitter of events."""
 
-    def __init__(self, settings: Settings, pool: Pool[Plan | CasePlan], header: Header, listeners: Iterable[Listener]) -> None:
+    def __init__(
+        self, settings: Settings, pool: Pool[Plan | CasePlan], header: Header, listeners: Iterable[Listener]
+    ) -> None:
         self.options = settings.options
         self.tally = Tally(header)
         self.scope: Scope = self.tally.summary.scope

@@ -19,6 +19,9 @@ def side_by_side(expected: TableView | None, observed: TableView | None, columns
     if expected is None and observed is None:
         return []
     left, right = _rows(expected), _rows(observed)
+    if not any(left.get("1d", ())) and not any(right.get("1d", ())):  # a prompt table has none
+        left.pop("1d", None)
+        right.pop("1d", None)
     names = [*left, *(name for name in right if name not in left)]
     width = max((len(cells) for cells in (*left.values(), *right.values())), default=0)
     start, stop = _window(left, right, names, width, columns)
@@ -38,10 +41,11 @@ def _rows(view: TableView | None) -> dict[str, list[str]]:
     """Axis name -> cells. A table that is unset has no cells."""
     if view is None:
         return {}
+    axes = view.axes or AXES
     rows = {"1d": [str(value) for value in view.positions or ()]}
-    for axis, values in zip(AXES, view.rows or (), strict=False):
+    for axis, values in zip(axes, view.rows or (), strict=False):
         rows[axis] = [str(value) for value in values]
-    for axis in AXES[:3]:
+    for axis in axes[:3]:
         rows.setdefault(axis, [])
     return rows
 

@@ -261,6 +261,18 @@ def _dtype(tally: Tally, check: TableCheck, label: str, name: str, tensor: proto
 def _cost(tally: Tally, check: CostCheck, result: protocol.Counted) -> None:
     tally.check(check.rule)
     tally.modes[check.mode] = tally.modes.get(check.mode, 0) + 1
+    for name in result.ran:
+        tally.ran[name] = tally.ran.get(name, 0) + 1
+    if result.method == "cuda":
+        tally.check("cost.synchronisations")
+        if result.syncs > check.waits:
+            tally.fail(Failure(
+                rule="cost.synchronisations", mode=check.mode, signature="too many waits", step=check.op, label="",
+                message=f"waits {result.syncs} times for the device, at most {check.waits}: "
+                        f"{', '.join(result.sync_lines)}",
+                difference=Difference("waits", expected=check.waits, observed=result.syncs),
+                where=", ".join(result.sync_lines),
+            ))
     if result.copies > check.budget:
         tally.fail(Failure(
             rule=check.rule, mode=check.mode, signature="too many copies", step=check.op, label="",

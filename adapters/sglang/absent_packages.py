@@ -1,5 +1,5 @@
 """Stand-ins for packages that older releases import without a guard and that need a GPU: `sgl_kernel` (up to
-0.5.10), `vllm` (0.5.6 on a CPU), `decord`.
+0.5.10), `vllm` (0.5.6 on a CPU), `decord`, `flashinfer` (0.5.16 and 0.5.17 on a GPU).
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
@@ -23,7 +23,7 @@ VARIABLE = "ROPECHECK_STAND_INS"
 """In the worker's environment: packages to stand in for, comma-separated. A worker that misses one starts again with
 it here; a target that sets it saves that second start."""
 
-PACKAGES = ("sgl_kernel", "vllm", "decord")
+PACKAGES = ("sgl_kernel", "vllm", "decord", "flashinfer")
 """Only these are ever stood in for: no table depends on them."""
 
 

@@ -107,7 +107,7 @@ class _Counter:
 
     def note(self, message: Any, *_: Any, **__: Any) -> None:
         """Python's hook for warnings: which engine line waits."""
-        if "synchroniz" in str(message):
+        if "called a synchronizing" in str(message):
             self.sync_lines.append(engine_line())
 
 

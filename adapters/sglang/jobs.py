@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from adapters import protocol
-from adapters.sglang import batches, boot, cost, forwards, kernels, requests, sessions, speculation, stand_ins
+from adapters.sglang import batches, boot, cost, forwards, kernels, requests, rotary, sessions, speculation, stand_ins
 from adapters.sglang.capabilities import Engine
 from adapters.sglang.meter import raised
 from adapters.sglang.state import Absent, JobState
@@ -31,12 +31,13 @@ FAKED: tuple[str, ...] = (
     *speculation.FAKED,
     *kernels.FAKED,
     *cost.FAKED,
+    *rotary.FAKED,
     *families.FAKED,
 )
 
 
 def prompt_table(state: JobState, step: protocol.PromptTable) -> protocol.Result:
-    """A prompt-table builder's answer. Builders run on the host, where the processors call them; no forward is built."""
+    """A prompt-table builder's answer, on the host, where the processors call it. No forward is built."""
     return families.prompt_table(step, call=state.meter.call)
 
 
@@ -52,6 +53,7 @@ HANDLERS: dict[type, Callable[[JobState, Any], Any]] = {
     protocol.Forward: forwards.run,
     protocol.Observe: requests.observe,
     protocol.Cost: cost.cost,
+    protocol.Rotary: rotary.rotate,
     protocol.PromptTable: prompt_table,
 }
 

@@ -66,12 +66,13 @@ def start_again(package: str, *descriptors: int) -> NoReturn:
 
 def serve(incoming: BinaryIO, outgoing: BinaryIO, engine: Any, device: str) -> None:
     """Say hello, then answer jobs one by one. Returns at a Shutdown or at the end of the stream."""
-    from adapters.sglang import jobs, kernels
+    from adapters.sglang import faults, jobs, kernels
 
     kernels.install(device)
+    planted = faults.install(engine)
     gc.collect()
     gc.freeze()  # what the imports made stays: collections need not walk it again and again
-    protocol.send(outgoing, hello(engine, device, jobs.FAKED))
+    protocol.send(outgoing, hello(engine, device, (*jobs.FAKED, *planted)))
     decoder = msgspec.msgpack.Decoder(protocol.Request)
     while True:
         try:

@@ -9,6 +9,8 @@ from itertools import combinations_with_replacement
 from reference.timeline import token_count
 from spec.history import History, Run, image, text, video
 
+DOT = image(1, 2, 2)
+"""1 token."""
 ROW = image(1, 2, 4)
 """1 x 2 tokens."""
 COLUMN = image(1, 4, 2)
@@ -54,12 +56,14 @@ class Scope:
     hits: bool = False
     rounds: tuple[Round, ...] = ()
     retract: bool = False
+    path: str = "direct"
+    """How speculative forwards are built: straight into the batch constructor, or by the engine's own callers."""
 
     def describe(self) -> str:
         """The bound in one line."""
         return (f"{self.name} (requests {self.requests}, tokens {self.tokens}, media {self.media}, grids "
                 f"{len(self.grids)}, moves {self.depth}, hits {'all' if self.hits else 'none'}, rounds "
-                f"{len(self.rounds)}, retractions {'any' if self.retract else 'none'})")
+                f"{len(self.rounds)} {self.path}, retractions {'any' if self.retract else 'none'})")
 
     def prompts(self) -> tuple[History, ...]:
         """Every prompt: at most `tokens` tokens, at most `media` media runs, text anywhere between."""
@@ -123,10 +127,14 @@ SMALL: tuple[Scope | SessionScope, ...] = (
     SessionScope(name="streaming", turns=2, first=TURNS_FIRST, later=TURNS_LATER, reply=2, streaming=True, aborts=True),
 )
 STANDARD: tuple[Scope | SessionScope, ...] = (
-    Scope(name="one request", requests=1, tokens=5, media=2, grids=(ROW, SQUARE), depth=3, hits=True,
+    Scope(name="one request", requests=1, tokens=5, media=1, grids=(ROW, SQUARE), depth=3, hits=True,
           rounds=(CHAIN, TREE), retract=True),
     Scope(name="two requests", requests=2, tokens=3, media=1, grids=(COLUMN,), depth=3),
     Scope(name="two requests in rounds", requests=2, tokens=2, media=1, grids=(COLUMN,), depth=3, rounds=(CHAIN,)),
+    Scope(name="rounds by the callers", requests=1, tokens=3, media=1, grids=(ROW,), depth=2, rounds=(CHAIN, TREE),
+          path="caller"),
+    Scope(name="rounds of two by the callers", requests=2, tokens=1, media=1, grids=(DOT,), depth=2, rounds=(CHAIN,),
+          path="caller"),
     SessionScope(name="sessions", turns=2, first=TURNS_FIRST, later=TURNS_LATER, reply=2, rewrites=True, aborts=True,
                  hits=True),
     SessionScope(name="branches", turns=3, first=TURNS_FIRST, later=TURNS_LATER, reply=1, aborts=True),

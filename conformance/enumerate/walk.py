@@ -62,7 +62,7 @@ def moves(state: State, scope: Scope) -> Iterator[Move]:
     for reqs in decodes:
         for spec_round in scope.rounds:
             for accepted in product(spec_round.accepts, repeat=len(reqs)):
-                yield _round(reqs, spec_round, accepted)
+                yield _round(reqs, spec_round, accepted, scope.path)
     if scope.retract:
         for request in running:
             yield (Retract(request.req),)
@@ -88,12 +88,12 @@ def _windows(request: Request, scope: Scope) -> Iterator[Window]:
             yield Window(request.req, cut, hit)
 
 
-def _round(reqs: tuple[int, ...], spec_round: Round, accepted: tuple[int, ...]) -> Move:
+def _round(reqs: tuple[int, ...], spec_round: Round, accepted: tuple[int, ...], path: str) -> Move:
     nodes = len(spec_round.parents) + 1
     return (
-        Draft(reqs, num_steps=2, topk=spec_round.topk, path="direct"),
-        Verify(reqs, (spec_round.parents,) * len(reqs), topk=spec_round.topk, path="direct"),
-        DraftExtend(reqs, nodes, path="direct"),
+        Draft(reqs, num_steps=2, topk=spec_round.topk, path=path),
+        Verify(reqs, (spec_round.parents,) * len(reqs), topk=spec_round.topk, path=path),
+        DraftExtend(reqs, nodes, path=path),
         *(Accept(req, tokens) for req, tokens in zip(reqs, accepted, strict=True)),
     )
 

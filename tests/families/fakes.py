@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from adapters.protocol import Answer, Job, PromptTables, Raised, Result, Tensor
+from adapters.protocol import PromptTables, Raised, Result, Tensor
 from conformance.families import Case, expected
 from reference.blocks import Table
 
@@ -34,15 +34,3 @@ def right(case: Case, edit: Edit | None = None) -> Result:
         later[number, :, : made.shape[1] - prompt] = made[:, prompt:]
     delta = np.array(want.deltas, dtype=np.int64)[:, None]
     return PromptTables(tensor(table), tensor(delta), tensor(later) if ahead else None, "fake")
-
-
-def ask_right(cases: dict[str, Case]) -> Callable[[Job], Answer]:
-    """A worker that is always right. cases: by id, in the order of the job's steps."""
-
-    def ask(job: Job) -> Answer:
-        from conformance.families import step
-
-        by_step = {repr(step(case)): case for case in cases.values()}
-        return Answer(job.id, tuple(right(by_step[repr(one)]) for one in job.steps), 0, 0)
-
-    return ask

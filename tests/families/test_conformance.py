@@ -14,9 +14,8 @@ from conformance import families
 from conformance.errors import UsageError
 from conformance.families import Case, expected, offered, step, support_table
 from conformance.family_cases import all_cases, chosen, drawn, picture, words
-from conformance.family_known import CONDITIONS, load
+from conformance.family_known import CONDITIONS, load, witness
 from conformance.family_layout import Segment, lay_out
-from conformance.family_run import collect, witness
 from conformance.family_verdict import array, judge
 from reference.blocks import Table
 from reference.prompt_tables import prompt_table
@@ -25,7 +24,7 @@ from spec.families.omni import has_track
 from spec.families.prompt import Prompt, history_of
 from spec.history import OutOfDomain, length
 from spec.rules import all_rules
-from tests.families.fakes import ask_right, right, tensor
+from tests.families.fakes import right, tensor
 
 EVERY = [case for family in FAMILIES for case in (*chosen(family), *drawn(family, 7, 20))]
 ONE = Case("one image", "qwen2_vl", ((words(3), picture(4, 6), words(2)),))
@@ -173,18 +172,18 @@ def test_a_broken_list_is_refused(tmp_path: Path, old: str, new: str, message: s
         load(path)
 
 
-def test_a_difference_that_is_gone_is_stale() -> None:
-    cases = {case.id: case for case in chosen("qwen2_vl")}
-    report = collect(ask_right(cases), cases.values(), "transformers", "5.19.0", load())
-    assert set(report.stale) == {"video-advances-by-its-frame-only", "grid-left-over"}
-    assert report.exit_code == 1 and not report.unexpected
+def test_unequal_rows_of_text_are_named() -> None:
+    outcome = judge(ONE, right(ONE, lambda table: changed(table, 1, 10, 1)))
+    assert [(failure.rule, failure.signature) for failure in outcome.failures] == [
+        ("families.text_rows_equal", "rows differ")
+    ]
 
 
-def test_an_unknown_failure_fails_the_run() -> None:
-    report = collect(ask_right({}), [], "transformers", "5.19.0", ())
-    assert report.exit_code == 4
-    ask = ask_right({ONE.id: ONE})
-    assert collect(ask, [ONE], "transformers", "5.19.0", ()).exit_code == 0
+def test_a_failure_carries_the_column_that_is_wrong() -> None:
+    long = Case("long", "qwen2_vl", ((words(500), picture(4, 4)),))
+    (failure,) = judge(long, right(long, lambda table: changed(table, 0, 400, 1))).failures
+    assert failure.observed is not None and failure.observed.rows is not None
+    assert failure.observed.rows[0][400] == 401
 
 
 def test_support_table_covers_every_family() -> None:

@@ -2,65 +2,41 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
+import json
 from importlib.util import find_spec
+from pathlib import Path
 
-import msgspec
 import pytest
 
-from adapters import protocol
+from conformance import cli, phases
 from conformance.families import offered
-from conformance.family_run import Ask, run
+from conformance.family_cases import all_cases
+from conformance.family_known import load
+from conformance.known import FOLDER
+from conformance.known import load as load_known
 from spec.families import FAMILIES
 
 pytestmark = pytest.mark.engine
 
 
-@contextmanager
-def worker(module: str) -> Iterator[Ask]:
-    """A worker process and a function that asks it."""
-    to_read, to_write = os.pipe()
-    from_read, from_write = os.pipe()
-    command = [sys.executable, "-m", module, "--in-fd", str(to_read), "--out-fd", str(from_write)]
-    process = subprocess.Popen(command, pass_fds=(to_read, from_write), stdout=subprocess.DEVNULL)
-    os.close(to_read)
-    os.close(from_write)
-    with os.fdopen(to_write, "wb") as outgoing, os.fdopen(from_read, "rb") as incoming:
-        decoder = msgspec.msgpack.Decoder(protocol.Response)
-
-        def ask(job: protocol.Job) -> protocol.Answer:
-            protocol.send(outgoing, job)
-            body = protocol.receive(incoming)
-            assert body is not None, "the worker ended"
-            found = decoder.decode(body)
-            assert isinstance(found, protocol.Answer)
-            return found
-
-        hello = protocol.receive(incoming)
-        assert hello is not None and isinstance(decoder.decode(hello), protocol.Hello)
-        yield ask
-        protocol.send(outgoing, protocol.Shutdown())
-    process.wait(timeout=60)
-
-
 @pytest.mark.parametrize("target", ["transformers", "sglang"])
-def test_every_family(target: str) -> None:
-    module = f"adapters.{target}.worker"
-    try:
-        release = version(target)
-    except PackageNotFoundError:
+def test_every_family(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if find_spec(target) is None:
         pytest.skip(f"{target} is not installed")
-    assert find_spec(module) is not None
-    with worker(module) as ask:
-        report = run(ask, target, release, seed=0, count=5)
-    assert not report.unrun, report.unrun[:3]
-    assert not report.unexpected, report.unexpected[:3]
-    assert not report.stale
-    assert report.exit_code == 0
-    checked = {mode.removeprefix("prompt_table.") for outcome in report.outcomes for mode in outcome.modes}
+    monkeypatch.setattr(phases, "FAMILY_COUNT", 5)
+    argv = ["run", "--target", target, "--phase", "families", "--workers", "1", "--out", str(tmp_path)]
+    assert cli.execute(argv) == 0, capsys.readouterr().out
+    report = json.loads((tmp_path / "report.json").read_text())
+    totals = report["totals"]
+    assert (totals["failed"], totals["could_not_run"]) == (0, 0)
+    assert totals["engine_seconds"] > 0
+    witnesses = {known.witness.id for known in load_known(FOLDER) if known.entry.target == target}
+    assert totals["scenarios"] == len(witnesses | {case.id for case in all_cases(target, 0, 5)})
+    assert (totals["forwards"] > 0) == bool(witnesses)
+    checked = {mode["id"].removeprefix("prompt_table.") for mode in report["modes"] if "prompt_table" in mode["id"]}
     assert checked == {family for family in FAMILIES if offered(family, target) == "checked"}
+    text = capsys.readouterr().out
+    for entry in load():
+        assert (f"known difference: {entry.id} " in text) == (entry.target == target)

@@ -39,7 +39,7 @@ def failing(signature: str, mode: str = "draft_extend_v2", *, follows: bool = Fa
 
 
 COLUMNS = [
-    column("0.5.6", {PARENT: failing("parent's table changed", "ownership")}, not_offered={"draft_extend_v2": "no v2"}),
+    column("0.5.6", {PARENT: failing("parent's table changed", "ownership")}, not_offered={"draft_extend_v2": ["no v2"]}),
     column("0.5.9", {WIDTH: failing("no columns"), PARENT: failing("parent's table changed", "ownership")}),
     column("0.5.13.post1", {WIDTH: failing("too few columns"), PARENT: failing("parent's table changed", "ownership")}),
     column("0.5.14", {WIDTH: Cell(7), PARENT: failing("parent's table changed", "ownership")}),
@@ -51,10 +51,12 @@ def test_states_tell_absence_from_success() -> None:
     assert matrix.state(COLUMNS[0], WIDTH) == ("not offered", "no v2")
     assert matrix.state(COLUMNS[1], WIDTH) == ("fail", "draft_extend_v2: no columns")
     assert matrix.state(COLUMNS[3], WIDTH) == ("pass", "7 checks")
+    assert matrix.state(COLUMNS[2], WIDTH, "too few columns")[0] == "fail"
+    assert matrix.state(COLUMNS[2], WIDTH, "no columns") == ("pass", "7 checks")
     assert matrix.state(COLUMNS[4], PARENT) == ("could not run", "the worker died")
     assert matrix.state(column("1", {}), WIDTH)[0] == "not reached"
     assert matrix.state(column("1", {}, unrun={"adapter: x": 2}), WIDTH) == ("could not run", "adapter: x")
-    assert matrix.state(column("1", {}, not_offered={"state": "no sessions"}), PARENT)[0] == "not offered"
+    assert matrix.state(column("1", {}, not_offered={"state": ["no sessions"]}), PARENT)[0] == "not offered"
 
 
 def test_a_rule_is_dated_by_its_first_bad_and_first_good_version() -> None:
@@ -74,6 +76,11 @@ def test_every_way_of_failing_has_dates_of_its_own() -> None:
 def test_a_consequence_comes_after_its_cause() -> None:
     columns = [column("1", {"a.x": failing("follows from z.y", "a", follows=True), "z.y": failing("wrong", "z")})]
     assert [step.rule for step in matrix.steps(columns)] == ["z.y", "a.x"]
+    assert matrix.state(columns[0], "a.x") == ("follows", "a: follows from z.y")
+    assert matrix.bounds(columns, "a.x") == ("", "")
+    text = matrix_render.markdown(columns, "x")
+    assert "| a.x | f |  |  |" in text
+    assert "| z.y | F1 | 1 |  |" in text
 
 
 def test_columns_are_ordered_by_version() -> None:

@@ -1,0 +1,42 @@
+"""`ropecheck list families`, `explain`, and the README's table."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapters.sglang_families import handler
+from conformance import cli
+from conformance.cli_families import BEGIN, END, between_markers, markdown
+from conformance.families import ABSENT, NOT_COVERED
+from conformance.family_known import load
+from spec.families import FAMILIES
+from tests.conformance.support import ROOT
+
+
+def test_the_readme_holds_the_generated_table() -> None:
+    found = between_markers(ROOT / "README.md")
+    hint = f"put the output of `ropecheck list families --markdown` between {BEGIN} and {END} in README.md"
+    assert found == markdown(), hint
+
+
+def test_list_families(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.execute(["list", "families"]) == 0
+    text = capsys.readouterr().out
+    for name in (*FAMILIES, *NOT_COVERED, "sglang", "transformers", "arXiv 2409.12191", "not offered: SGLang"):
+        assert name in text
+    assert cli.execute(["list", "families", "--markdown"]) == 0
+    assert capsys.readouterr().out == markdown()
+
+
+def test_explain_shows_the_known_differences(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.execute(["explain", "families.absolute_time"]) == 0
+    text = capsys.readouterr().out
+    for entry in load():
+        assert (entry.id in text) == ("families.absolute_time" in entry.rules)
+    assert "no known failure" not in text
+    assert cli.execute(["explain", "families.frame_per_run"]) == 0
+    assert "no known failure breaks it" in capsys.readouterr().out
+
+
+def test_the_adapter_refuses_what_the_table_says_that_it_lacks() -> None:
+    assert {family: reason for (family, target), reason in ABSENT.items() if target == "sglang"} == handler.ABSENT
