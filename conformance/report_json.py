@@ -109,6 +109,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     findings: tuple[FindingReport, ...]
     scope: ScopeReport
     kernels: tuple[KernelReport, ...]
+    situations: dict[str, int]
+    """"mode x situation" -> forwards that were an example of it."""
     warnings: tuple[str, ...]
 
 
@@ -140,6 +142,7 @@ def build(summary: Summary) -> Report:
         scope=ScopeReport(
             bound=summary.scope.bound, canonical=summary.scope.canonical, certificate=summary.scope.certificate
         ),
+        situations=dict(sorted(summary.situations.items())),
         kernels=tuple(KernelReport(name=name, forwards=count) for name, count in sorted(summary.ran.items())),
         warnings=tuple(all_warnings(summary)),
     )

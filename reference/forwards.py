@@ -13,6 +13,28 @@ from reference.timeline import Timeline
 from spec.history import OutOfDomain
 from spec.modes import draft_decode, target_verify
 
+MIXES = ("text only", "media only", "media beside text", "unequal deltas")
+WINDOWS = ("inside the table", "straddles the table end", "past the table", "prefix hit", "chunk", "re-prefill",
+           "session turn")
+
+SITUATIONS: tuple[str, ...] = tuple(
+    f"{mode} x {situation}"
+    for mode, situations in {
+        "extend": MIXES + WINDOWS,
+        "split_prefill": MIXES + WINDOWS,
+        "mixed": MIXES + WINDOWS,
+        "decode": (*MIXES, "padded graph", "padded dp"),
+        "target_verify": (*MIXES, "chain", "tree", "padded graph"),
+        "ragged_verify": (*MIXES, "chain", "padded to a tier"),
+        "draft_decode": (*MIXES, "one branch", "several branches"),
+        "draft_extend_v2": (*MIXES, "host lengths", "device lengths"),
+        "idle": ("idle",),
+        "dllm_extend": ("text only",),
+    }.items()
+    for situation in situations
+)
+"""What a complete run must reach; a report warns of each that it did not."""
+
 ForwardOp = Extend | Mixed | Decode | Draft | Verify | DraftExtend | Idle | Block
 
 

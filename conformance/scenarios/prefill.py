@@ -12,7 +12,7 @@ from conformance.scenarios.script import (
     scenario,
     submit,
 )
-from reference.operations import Decode, Extend, Mixed, Scenario, Window
+from reference.operations import Decode, Extend, Mixed, Retract, Scenario, Window
 from spec.history import Run, text, video
 
 
@@ -111,6 +111,11 @@ def _batches() -> list[Scenario]:
         scenario(
             "split prefill", "Windows of a split prefill are those of extend.",
             submit(PROMPTS["image"], PROMPTS["text"]), Extend((Window(0, hit=4), Window(1)), split=True),
+        ),
+        scenario(
+            "split prefill in chunks, after a retraction", "Unequal deltas, a chunk, and outputs prefilled again.",
+            submit(PROMPTS["image"], PROMPTS["video"]), Extend((Window(0, 5), Window(1)), split=True),
+            Extend((Window(0),), split=True), Decode((0, 1)), Retract(0), Extend((Window(0, hit=11),), split=True),
         ),
         scenario(
             "split prefill of text", "Split prefill without media.",
