@@ -135,6 +135,14 @@ class Padding(msgspec.Struct, frozen=True, array_like=True):
     tokens: int
 
 
+class Line(msgspec.Struct, frozen=True, array_like=True):
+    """One request's columns as they must be: its table, and the delta by which later text continues."""
+
+    table: Tensor
+    """int64 [3, P]."""
+    delta: int
+
+
 class Forward(msgspec.Struct, frozen=True, tag="forward"):
     """Build the batch of one forward through the engine's own code and report its two tables.
 
@@ -175,6 +183,9 @@ class Forward(msgspec.Struct, frozen=True, tag="forward"):
     repeat: bool = False
     """Do it twice and report both tables."""
     padding: Padding | None = None
+    expect: tuple[Line, ...] = ()
+    """Per request, for a worker with a comparator: compare there, and answer `matched` instead of tables. The engine
+    never sees it."""
 
 
 class Observe(msgspec.Struct, frozen=True, tag="observe"):
@@ -269,6 +280,8 @@ class Table(msgspec.Struct, frozen=True, array_like=True):
     label: str
     positions: Tensor | None
     mrope: Tensor | None
+    matched: bool = False
+    """Both tables were compared on the device and are right; they stayed there."""
 
 
 class Tables(msgspec.Struct, frozen=True, tag="tables"):
@@ -383,6 +396,8 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     """Nanoseconds inside the engine's own constructors and functions."""
     forwards: int
     """Forward batches that the engine built."""
+    compare_ns: int = 0
+    """Nanoseconds spent comparing on the device."""
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import select
 import time
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -28,7 +29,7 @@ class Asked:
         self.device, self.patience = device, patience
         self.ran: set[str] = set()
         log.parent.mkdir(parents=True, exist_ok=True)
-        self._again = lambda: Process(target, device, log)
+        self._again = partial(Process, target, device, log)
         self._start = start
         self.hello = self._begin()
 

@@ -47,7 +47,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Packages that the host has already, beside torch and what torch needs."""
     max_megabytes: float = 0.0
     """Largest archive that is accepted; 0: any."""
-    level: int = 6
+    level: int = 3
     """1 (fast) to 9 (small)."""
 
 
@@ -119,6 +119,9 @@ def collect(options: Options, scratch: Path, say: Say = lambda _: None) -> tuple
         at.write_bytes(pretty(moved))
         members.append(Member(f"{where}/{RECORD}", at))
         entries.append(TargetEntry(name=record.name, kernel=kernel, stand_ins=() if kernel else ("sgl_kernel",)))
+    about = scratch / "METADATA"
+    about.write_text(f"Metadata-Version: 2.1\nName: ropecheck\nVersion: {suite_version()}\n", encoding="utf-8")
+    members.append(Member(f"{ROOT}/suite/ropecheck-{suite_version()}.dist-info/METADATA", about))
     wanted = parts.common_packages(options.host_has)
     say(f"{len(wanted)} packages for Python {options.python}")
     site = parts.unpack_wheels(wanted, options.python, scratch)
@@ -143,7 +146,7 @@ def suite_members() -> Iterator[Member]:
     yield Member(f"{ROOT}/run.py", root / "conformance" / "bundle_runner.py")
 
 
-def pack(members: Iterable[Member], manifest: Manifest, out: Path, level: int = 6) -> tuple[int, int]:
+def pack(members: Iterable[Member], manifest: Manifest, out: Path, level: int = 3) -> tuple[int, int]:
     """Write the archive; returns its unpacked bytes and how many files became links to an equal one."""
     filters = [{"id": lzma.FILTER_LZMA2, "preset": level, "dict_size": DICTIONARY}]
     first: dict[bytes, str] = {}

@@ -166,7 +166,7 @@ def closure(names: tuple[str, ...]) -> dict[str, str]:
             continue
         asked: dict[str, list[str]] = {}
         pip_overlay.add_requirements(asked, metadata.distribution(name).requires or ())
-        queue += asked
+        queue += [canonicalize_name(name) for name in asked]
     return found
 
 

@@ -27,7 +27,7 @@ def make(
         list[str] | None,
         typer.Option("--host-has", help="Package that the host has, or a file of names; may be repeated."),
     ] = None,
-    level: Annotated[int, typer.Option("--level", min=1, max=9, help="Compression: 1 is fast, 9 is small.")] = 6,
+    level: Annotated[int, typer.Option("--level", min=1, max=9, help="Compression: 1 is fast, 9 is small.")] = 3,
     max_size: Annotated[float, typer.Option("--max-size", help="Largest archive in MB; 0: any.")] = 0.0,
 ) -> int:
     """Pack the suite, releases and what a host without a network lacks; `run.py` inside runs them there."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -84,7 +84,7 @@ class DeviceReport(msgspec.Struct, frozen=True, kw_only=True):
         return 0 if self.checks or self.costs else 4
 
 
-_FORWARDS = (
+_FORWARDS: tuple[tuple[str, Callable[[tuple[int, ...]], Decode | Verify | Draft | DraftExtend]], ...] = (
     ("target_verify, direct", lambda r: Verify(r, tuple(chain(4) for _ in r), path="direct")),
     ("target_verify, chain", lambda r: Verify(r, tuple(chain(4) for _ in r), path="fused")),
     ("target_verify, tree", lambda r: Verify(r, tuple((0, 0, 1, 1) for _ in r), topk=2, path="caller")),
@@ -105,8 +105,8 @@ def cost_scenarios() -> Iterator[tuple[str, str, Scenario]]:
     for batch, prompts in _BATCHES.items():
         reqs = tuple(range(len(prompts)))
         for name, make in _FORWARDS:
-            measured = MeasureCost(make(reqs))  # type: ignore[no-untyped-call]
-            yield name, batch, scenario(f"cost of {name}, {batch}", "", running(*map(PROMPTS.get, prompts)), measured)
+            start = running(*(PROMPTS[prompt] for prompt in prompts))
+            yield name, batch, scenario(f"cost of {name}, {batch}", "", start, MeasureCost(make(reqs)))
 
 
 def cost_rows(worker: Asked) -> Iterator[CostRow]:

@@ -102,6 +102,7 @@ class Totals:
     seconds: float = 0.0
     """From workers ready to verdicts done."""
     engine_ns: int = 0
+    compare_ns: int = 0
 
 
 @dataclass(slots=True, kw_only=True)

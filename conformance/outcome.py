@@ -82,6 +82,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """Engine function or kernel -> forwards in which it is known to have run."""
     forwards: int = 0
     engine_ns: int = 0
+    compare_ns: int = 0
+    """Comparing on the device, where that is done."""
 
     @property
     def state(self) -> str:

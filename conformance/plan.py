@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from adapters import protocol
@@ -297,8 +298,22 @@ def plan(scenario: ops.Scenario, device: str = "cpu") -> Plan:
     checks = (*_planner.checks, *_planner.laws(scenario))
     if not any(isinstance(check, TableCheck | CostCheck) for check in checks):
         raise OutOfDomain("ops: the scenario runs no forward, so there is nothing to check")
-    job = protocol.Job(id=scenario.id, steps=tuple(_planner.steps), device=device)
+    steps = list(_planner.steps)
+    if device != "cpu" and not scenario.laws:  # a law compares the engine's own tables with each other: they travel
+        for check in checks:
+            if isinstance(check, TableCheck) and not check.positions_only:
+                steps[check.result] = _with_lines(steps[check.result], check.expected)
+    job = protocol.Job(id=scenario.id, steps=tuple(steps), device=device)
     return Plan(scenario, job, checks)
+
+
+def _with_lines(step: protocol.Step, expected: Expected) -> protocol.Step:
+    """The forward with its requests' columns, to be compared where the tables are."""
+    lines = tuple(
+        protocol.Line(protocol.Tensor("int64", tuple(line.table.shape), line.table.tobytes()), line.delta)
+        for line in expected.lines
+    )
+    return msgspec.structs.replace(step, expect=lines) if isinstance(step, protocol.Forward) else step
 
 
 def _tag(op: ops.Operation) -> str:

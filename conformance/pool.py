@@ -24,6 +24,10 @@ from conformance.seat import Limits, P, Seat, Ticket, Unacceptable, WrongProtoco
 from conformance.targets import Target
 
 
+COMPARE_BY, COMPARATOR = "ROPECHECK_COMPARATOR", "conformance.device_compare:matches"
+"""How a worker on a device is told which function compares tables there."""
+
+
 class Pool(Generic[P]):
     """Workers of one target. `out` gets their logs and in-flight scenarios. Use as a context manager.
 
@@ -169,7 +173,8 @@ class Pool(Generic[P]):
         try:
             # A suspect's kernels run one after the other, so that the failing one is named.
             blocking = {"CUDA_LAUNCH_BLOCKING": "1"} if seat.alone else {}
-            target = replace(self.target, env={**self.target.env, **blocking})
+            compare = {COMPARE_BY: COMPARATOR} if self.device != "cpu" else {}
+            target = replace(self.target, env={**self.target.env, **compare, **blocking})
             process = Process(target, self.device, self._out / f"worker-{seat.number}.log")
         except OSError as error:
             self._give_up(seat, f"cannot start {self.target.argv[0]}: {error.strerror or error}")

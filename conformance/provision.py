@@ -110,15 +110,18 @@ def _locked(folder: Path, say: Say) -> Iterator[None]:
             say(f"another ropecheck is working on {folder.name}: waiting for it")
             fcntl.flock(file, fcntl.LOCK_EX)
         for left in folder.parent.glob(".staging/*"):
-            if left.name != folder.name:
-                with (locks / left.name).open("a") as other, contextlib.suppress(BlockingIOError):
+            owner = left.name.rpartition("~")[0]
+            with contextlib.ExitStack() as held, contextlib.suppress(BlockingIOError):
+                if owner != folder.name:
+                    other = held.enter_context((locks / owner).open("a"))
                     fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(left, ignore_errors=True)
+                shutil.rmtree(left, ignore_errors=True)
         yield
 
 
 def _staging(folder: Path) -> Path:
-    staging = folder.parent / ".staging" / folder.name
+    # A name of this process's own: a pip whose ropecheck was killed may still be writing into its folder.
+    staging = folder.parent / ".staging" / f"{folder.name}~{os.getpid()}"
     staging.parent.mkdir(parents=True, exist_ok=True)
     return staging
 

@@ -43,6 +43,8 @@ class TotalsReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """From workers ready to verdicts done."""
     engine_seconds: float
     """Inside the engine's own constructors and functions, all workers."""
+    compare_seconds: float
+    """Comparing tables on the device, all workers; 0 where they are compared on the host."""
 
 
 class RuleReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,7 +56,7 @@ class RuleReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class ModeReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     id: str
     checked: int
-    """Forwards."""
+    """Forwards, or calls of a prompt-table builder (mode "prompt_table.FAMILY")."""
     failed: int
 
 
@@ -135,6 +137,7 @@ def build(summary: Summary) -> Report:
             workers=totals.workers,
             seconds=round(totals.seconds, 6),
             engine_seconds=round(totals.engine_ns / 1e9, 6),
+            compare_seconds=round(totals.compare_ns / 1e9, 6),
         ),
         rules=tuple(RuleReport(id=id, checked=c, failed=f) for id, (c, f) in sorted(summary.rules.items())),
         modes=tuple(ModeReport(id=id, checked=c, failed=f) for id, (c, f) in sorted(summary.modes.items())),

@@ -130,7 +130,7 @@ def summary_lines(summary: Summary, full: bool = False) -> list[Text]:
             why = f"{finding.known.name}, {finding.known.link}"
             lines.append(Text(f"known: {rule}  {mode}: {signature}  ({finding.count} failures, {why})"))
     for entry in summary.header.differences:
-        if failures := summary.differences.get(entry.id):
+        if (failures := summary.differences.get(entry.id)) and not full:
             head = f"known difference: {entry.name}  {', '.join(entry.families)}  ({failures} failures, {entry.link})"
             lines += [Text(head), Text(f"  {shorter(entry.reason)}")]
     for index, finding in enumerate(summary.new):

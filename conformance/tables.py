@@ -32,7 +32,8 @@ def side_by_side(expected: TableView | None, observed: TableView | None, columns
     cell = max(cell, len(str(stop)), len("none"))
     label = max(len("request"), *(len(name) for name in names), 0)
     lines = [_heading(label, start, stop, width, cell, owners)]
-    lines += [_line(name, label, start, stop, cell, owners, left, right) for name in ("request", "column")]
+    above = ("column",) if all(owner is None for owner in owners) else ("request", "column")
+    lines += [_line(name, label, start, stop, cell, owners, left, right) for name in above]
     lines += [_line(name, label, start, stop, cell, owners, left, right) for name in names]
     return lines
 

@@ -32,6 +32,7 @@ class Tally:
         totals.scenarios += 1
         totals.forwards += outcome.forwards
         totals.engine_ns += outcome.engine_ns
+        totals.compare_ns += outcome.compare_ns
         for rule, checked in outcome.checked.items():
             summary.rules.setdefault(rule, [0, 0])[0] += checked
         for mode, forwards in outcome.modes.items():

@@ -44,7 +44,7 @@ def depends(axis_of_pair: int, changed_row: int) -> bool:
     return axis_of_pair == changed_row
 
 
-@rule("rotary.view_is_a_copy", source="graph buffers are wider than the batch: its table is a view of the first columns")
+@rule("rotary.view_is_a_copy", source="a graph buffer's live columns are a view of a wider table")
 def same_for_a_view(width: int, buffer: int) -> bool:
     """A table that is a view of the first columns of a wider buffer must give what a copy of it gives."""
     return width <= buffer

@@ -93,7 +93,7 @@ class _Counter:
         activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
         with torch.profiler.profile(activities=activities) as profile, warnings.catch_warnings():
             warnings.simplefilter("always")
-            warnings.showwarning = self.note  # type: ignore[assignment]
+            warnings.showwarning = self.note
             torch.cuda.set_sync_debug_mode("warn")
             try:
                 result = function(*args, **kwargs)

@@ -9,6 +9,7 @@ Nothing is faked here.
 
 from __future__ import annotations
 
+import importlib
 import re
 from typing import Any
 
@@ -60,8 +61,7 @@ def describe(torch: Any) -> dict[str, str]:
 def driver(torch: Any) -> str:
     """The NVIDIA driver's version, as its own library or the kernel module tells it; "" when neither does."""
     try:
-        import pynvml
-
+        pynvml: Any = importlib.import_module("pynvml")
         pynvml.nvmlInit()
         version = pynvml.nvmlSystemGetDriverVersion()
         return version.decode() if isinstance(version, bytes) else str(version)

@@ -15,8 +15,8 @@ import triton
 import triton.language as tl
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def _write_far(pointer: Any, offset: Any) -> None:
+@triton.jit
+def _write_far(pointer, offset):  # type: ignore[no-untyped-def]  # Triton reads annotations as its own
     tl.store(pointer + offset, 1)
 
 

@@ -21,7 +21,7 @@ from adapters.sglang import batches, kernels, requests, speculation
 from adapters.sglang.capabilities import filled
 from adapters.sglang.padding import padded
 from adapters.sglang.state import Absent, JobState
-from adapters.sglang.wire import pack, table
+from adapters.sglang.wire import pack
 
 WINDOWED = ("extend", "split_prefill", "mixed")
 
@@ -81,7 +81,7 @@ def by_caller(state: JobState, forward: Forward) -> Tables:
             steps = speculation.draft_loop(state, forward, made)
             # What the model was given counts: up to 0.5.11 the loop moves the positions before its first forward.
             if again:
-                tables[-1] = Table(again, steps[0].positions, steps[0].mrope)
+                tables[-1] = Table(again, steps[0].positions, steps[0].mrope, steps[0].matched)
             else:
                 tables[0:1] = steps
         changed = changed or snapshot.changes()
@@ -90,7 +90,7 @@ def by_caller(state: JobState, forward: Forward) -> Tables:
 
 def read(state: JobState, forward: Forward, made: Any, again: str, runner: Any) -> list[Table]:
     """The tables of a built batch: its own, those of the later forwards of a draft loop, and of the wider buffer."""
-    tables = [table(again, made)]
+    tables = [state.table(again, forward, made)]
     if again:
         return tables
     if forward.padding is not None:

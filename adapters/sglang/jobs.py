@@ -73,7 +73,7 @@ def answer(engine: Engine, job: protocol.Job, device: str = "cpu") -> protocol.A
             torch.cuda.synchronize()
         except Exception as error:
             results[-1] = raised(error)
-    return protocol.Answer(job.id, tuple(results), state.meter.ns, state.meter.forwards)
+    return protocol.Answer(job.id, tuple(results), state.meter.ns, state.meter.forwards, state.compare_ns)
 
 
 def result(state: JobState, step: protocol.Step) -> protocol.Result:

@@ -84,7 +84,7 @@ def install_on_gpu() -> None:
             setattr(optional(module), name, watched(function, skip_plain=False))
     knobs = getattr(optional("triton"), "knobs", None)
     chain = getattr(getattr(knobs, "runtime", None), "launch_enter_hook", None)
-    if hasattr(chain, "add"):
+    if chain is not None and hasattr(chain, "add"):
         chain.add(launched)
 
 

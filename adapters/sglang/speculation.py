@@ -26,7 +26,6 @@ from adapters.sglang import batches, kernels, trees
 from adapters.sglang.capabilities import filled, taken
 from adapters.sglang.stand_ins import HIDDEN, VOCABULARY, AttentionBackend, StandIn
 from adapters.sglang.state import Absent, JobState
-from adapters.sglang.wire import table
 
 FAKED = (
     "drafted tokens, bonus tokens, hidden states: zeros",
@@ -75,7 +74,7 @@ def draft_loop(state: JobState, forward: Forward, batch: Any) -> list[Table]:
     def record(forward_batch: Any, *_: Any, **__: Any) -> Any:
         start = perf_counter_ns()
         label = f"step {len(recorded)}" if recorded else ""
-        recorded.append(table(label, forward_batch))
+        recorded.append(state.table(label, forward, forward_batch))
         output = draft_output(forward_batch.positions.shape[0], state.device)
         state.meter.ns -= perf_counter_ns() - start  # called from inside the engine: not the engine's time
         return output

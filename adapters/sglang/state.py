@@ -10,11 +10,19 @@ Nothing is faked here.
 
 from __future__ import annotations
 
+import importlib
+import os
+from functools import lru_cache
+from time import perf_counter_ns
 from typing import Any
 
-from adapters.protocol import Cost, Forward, Job
+from adapters.protocol import Cost, Forward, Job, Table
 from adapters.sglang.capabilities import Engine
 from adapters.sglang.meter import Meter
+from adapters.sglang.wire import table
+
+COMPARATOR = "ROPECHECK_COMPARATOR"
+"""In the worker's environment."""
 
 
 class Absent(Exception):
@@ -42,6 +50,17 @@ class JobState:
         """Media items made so far: their number is their hash."""
         self.registry: Any = None
         self.widest = widest(job)
+        self.compare_ns = 0
+
+    def table(self, label: str, forward: Forward, batch: Any) -> Table:
+        """The tables that a forward batch holds now, or that they were compared where they are."""
+        if forward.expect and (compare := comparator()) is not None:
+            start = perf_counter_ns()
+            right = compare(forward, label, batch.positions, batch.mrope_positions)
+            self.compare_ns += perf_counter_ns() - start
+            if right:
+                return Table(label, None, None, True)
+        return table(label, batch)
 
     def req(self, number: int) -> Any:
         """The engine's request. Raises Absent when this release cannot make it, NeverMade when its step failed."""
@@ -50,6 +69,13 @@ class JobState:
         if number in self.absent:
             raise Absent(self.absent[number])
         raise NeverMade(f"request {number} does not exist: the step that makes it failed or is missing")
+
+
+@lru_cache(maxsize=1)
+def comparator() -> Any:
+    """The function that the environment names as "module:function", or None: the suite's, not the adapter's."""
+    module, _, name = os.environ.get(COMPARATOR, "").partition(":")
+    return getattr(importlib.import_module(module), name) if module else None
 
 
 def widest(job: Job) -> tuple[int, int]:

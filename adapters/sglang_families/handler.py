@@ -11,6 +11,7 @@ lends the class's own methods; whatever else a builder asks of it raises Attribu
 
 from __future__ import annotations
 
+import importlib
 import types
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +31,14 @@ ROPE_INDEX: dict[str, str] = {
 """Families of `get_rope_index` -> the model_type that selects their branch."""
 
 GLM = ("glm4_1v", "glm4_5v", "glm4_6v")
+
+PROCESSORS: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(GLM, ("glm4v", "Glm4vImageProcessor")),
+    "ernie4_5_vl": ("ernie45_vl", "Ernie4_5_VLImageProcessor"),
+    "paddleocr_vl": ("paddleocr_vlm", "PaddleOCRVLImageProcessor"),
+    **dict.fromkeys((name for name in ROPE_INDEX if name != "paddleocr_vl"), ("qwen_vl", "QwenVLImageProcessor")),
+}
+"""family -> module under sglang.srt.multimodal.processors, and its class."""
 
 ABSENT: dict[str, str] = {
     "qwen2_5_omni": "SGLang has no Qwen2.5-Omni model: get_rope_index refuses its model_type",
@@ -86,6 +95,16 @@ def prompt_table(step: protocol.PromptTable, device: str = "cpu", call: Call = d
     return _rope_index(step, config, device, call)
 
 
+def processor_module(name: str) -> Any:
+    """The module; an empty one where the release lacks it."""
+    try:
+        return importlib.import_module(f"sglang.srt.multimodal.processors.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"sglang.srt.multimodal.processors.{name}":
+            raise
+        return types.ModuleType(name)
+
+
 def _rope_index(step: protocol.PromptTable, config: Any, device: str, call: Call) -> protocol.Result:
     import torch
     from sglang.srt.layers.rotary_embedding import MRotaryEmbedding
@@ -93,6 +112,9 @@ def _rope_index(step: protocol.PromptTable, config: Any, device: str, call: Call
     def tensor(values: Any) -> Any:
         return None if values is None else torch.tensor(values, device=device)
 
+    suffix = "_glm4v" if step.family in GLM else "_ernie45" if step.family == "ernie4_5_vl" else ""
+    if not hasattr(MRotaryEmbedding, f"get_rope_index{suffix}"):
+        return protocol.NotOffered(f"this release has no get_rope_index{suffix}")
     ids, images, videos = tensor(step.ids), tensor(step.image_grids), tensor(step.video_grids)
     if step.family in GLM:
         name = "get_rope_index_glm4v"
@@ -135,9 +157,9 @@ def _rope_index(step: protocol.PromptTable, config: Any, device: str, call: Call
 
 def _glm_image(step: protocol.PromptTable, config: Any, call: Call) -> protocol.Result:
     import torch
-    from sglang.srt.multimodal.processors import glm_image
 
-    classes = [c for c in vars(glm_image).values() if hasattr(c, "_compute_glm_image_mrope_positions")]
+    found = vars(processor_module("glm_image")).values()
+    classes = [c for c in found if hasattr(c, "_compute_glm_image_mrope_positions")]
     if not classes:
         return protocol.NotOffered("this release has no builder for GLM-Image")
     processor = Lender(
@@ -152,18 +174,15 @@ def _glm_image(step: protocol.PromptTable, config: Any, call: Call) -> protocol.
 
 def _processor(step: protocol.PromptTable, config: Any, call: Call) -> protocol.Result:
     from sglang.srt.managers.schedule_batch import Modality
-    from sglang.srt.multimodal.processors import ernie45_vl, glm4v, paddleocr_vlm, qwen_vl
 
-    if step.family in GLM:
-        cls = glm4v.Glm4vImageProcessor
-    elif step.family == "ernie4_5_vl":
-        cls = ernie45_vl.Ernie4_5_VLImageProcessor
-    elif step.family == "paddleocr_vl":
-        cls = paddleocr_vlm.PaddleOCRVLImageProcessor
-    elif step.family in ROPE_INDEX:
-        cls = qwen_vl.QwenVLImageProcessor
-    else:
+    if step.family not in PROCESSORS:
         return protocol.NotOffered(f"no processor of SGLang computes positions of {step.family} from items")
+    module, name = PROCESSORS[step.family]
+    cls = getattr(processor_module(module), name, None)
+    if step.builder == "processor" and not hasattr(cls, "compute_mrope_positions"):
+        return protocol.NotOffered(f"this release has no {name} that computes positions from items")
+    if cls is None:
+        return protocol.NotOffered(f"this release has no {name}")
     processor = Lender(
         cls,
         hf_config=config,

@@ -12,6 +12,8 @@ from xml.etree import ElementTree
 import pytest
 
 from conformance import cli, phases, targets
+from conformance.adopt import Batch, NotOffered, survey
+from conformance.errors import UsageError
 from conformance.families import Case
 from conformance.family_cases import all_cases, chosen
 from conformance.family_known import applying, load
@@ -163,7 +165,7 @@ def test_default_phases_are_those_that_the_target_offers() -> None:
         ('{"name": "x", "family": "qwen9_vl", "prompts": [[]]}', "unknown family 'qwen9_vl' - at `$.family`"),
         ('{"name": "x", "family": "qwen2_vl", "prompts": []}', "no prompt - at `$.prompts`"),
         ('{"name": "x", "family": "qwen2_vl", "prompts": [[{"type": "segment", "kind": "audio"}]]}', "hears no audio"),
-        ('{"name": "", "family": "qwen2_vl", "prompts": [[{"type": "segment", "kind": "text", "token": 1}]]}', "token"),
+        ('{"name": "", "family": "qwen2_vl", "prompts": [[{"type": "segment", "kind": "text", "tok": 1}]]}', "`tok`"),
         ('{"name": "x", "family": "qwen2_vl", "prompts": [[]], "torn": "grid missing"}', "without a grid"),
         ('{"name": "x", "family": "qwen2_vl", "prompts": 3}', "$.prompts"),
         ('{"case": {"name": "x", "family": "qwen2_vl"}, "target": "", "version": "", "device": ""}', "`prompts`"),
@@ -193,3 +195,12 @@ def test_a_case_is_no_witness_of_a_known_failure(
 def test_every_family_rule_has_a_chosen_case() -> None:
     cases: list[Case] = [case for family in ("qwen2_vl", "qwen2_5_vl") for case in chosen(family)]
     assert {"families.refuses_undivided_grid", "families.refuses_missing_intervals"} <= {case.rule for case in cases}
+
+
+def test_an_adapter_in_process_has_no_prompt_tables() -> None:
+    class Adapter:
+        def forward(self, batch: Batch) -> NotOffered:
+            return NotOffered("nothing")
+
+    with pytest.raises(UsageError, match="offers no phase families"):
+        survey(Adapter(), phases=["families"])

@@ -39,7 +39,9 @@ def failing(signature: str, mode: str = "draft_extend_v2", *, follows: bool = Fa
 
 
 COLUMNS = [
-    column("0.5.6", {PARENT: failing("parent's table changed", "ownership")}, not_offered={"draft_extend_v2": ["no v2"]}),
+    column(
+        "0.5.6", {PARENT: failing("parent's table changed", "ownership")}, not_offered={"draft_extend_v2": ["no v2"]}
+    ),
     column("0.5.9", {WIDTH: failing("no columns"), PARENT: failing("parent's table changed", "ownership")}),
     column("0.5.13.post1", {WIDTH: failing("too few columns"), PARENT: failing("parent's table changed", "ownership")}),
     column("0.5.14", {WIDTH: Cell(7), PARENT: failing("parent's table changed", "ownership")}),

@@ -83,7 +83,8 @@ def test_an_interrupted_add_leaves_nothing(index: Path, home: Path, monkeypatch:
 
 
 def test_what_a_killed_add_left_is_swept_away(index: Path, home: Path) -> None:
-    (home / "targets" / ".staging" / "sglang-9.9" / "site").mkdir(parents=True)
+    for dead in ("sglang-9.9~1", "sglang-0.1.0~1"):
+        (home / "targets" / ".staging" / dead / "site").mkdir(parents=True)
     provision.add("sglang==0.1.0")
     assert leftovers(home) == []
 

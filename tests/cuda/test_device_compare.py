@@ -1,0 +1,72 @@
+"""The torch reference that compares on a device, on the host: equal to the numpy tables for every chosen forward."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from adapters import protocol
+from conformance.plan import Plan, TableCheck, plan
+from conformance.reference_engine import ReferenceEngine
+from conformance.scenarios import chosen, sizes
+from conformance.verdict import judge
+
+torch = pytest.importorskip("torch")
+device_compare = pytest.importorskip("conformance.device_compare")
+
+SCENARIOS = (*chosen(), *(s for s in sizes.scenarios() if "1024" not in s.name))
+
+
+def forwards(planned: Plan) -> list[tuple[protocol.Forward, TableCheck]]:
+    """The forwards of a plan that carry their requests' columns, with what they must answer."""
+    out = []
+    for check in planned.checks:
+        step = planned.job.steps[check.result]
+        if isinstance(check, TableCheck) and isinstance(step, protocol.Forward) and step.expect:
+            out.append((step, check))
+    return out
+
+
+def test_every_forward_of_the_chosen_scenarios() -> None:
+    seen: dict[str, int] = {}
+    for scenario in SCENARIOS:
+        for step, check in forwards(plan(scenario, "cuda")):
+            for label, name in check.labels.items():
+                found = device_compare.expected(step, label, "cpu")
+                want = check.expected.tables[name]
+                if found is None:
+                    continue
+                positions, rows = found
+                assert np.array_equal(positions.numpy(), want.positions), (scenario.name, label)
+                assert want.mrope is not None and np.array_equal(rows.numpy(), want.mrope), (scenario.name, label)
+                assert device_compare.matches(step, label, positions, rows)
+                wrong = rows.clone()
+                if wrong.numel():
+                    wrong[2, -1] += 1
+                    assert not device_compare.matches(step, label, positions, wrong)
+                    assert not device_compare.matches(step, label, positions[:-1], rows)
+                    assert not device_compare.matches(step, label, positions.int(), rows)
+                seen[step.mode] = seen.get(step.mode, 0) + 1
+    assert {"extend", "decode", "mixed", "split_prefill", "target_verify", "draft_decode", "draft_extend_v2"} <= set(seen)
+
+
+def test_a_plan_for_the_host_carries_no_columns() -> None:
+    assert all(not forwards(plan(scenario)) for scenario in chosen())
+
+
+def test_matched_tables_are_checked_by_every_rule_that_they_satisfy() -> None:
+    """What stayed on the device counts as what travelled."""
+    scenario = next(s for s in chosen() if s.name == "mixed in one batch" or "mixed" in s.name)
+    planned = plan(scenario, "cuda")
+    engine = ReferenceEngine()
+    whole = [engine.run(step) for step in planned.job.steps]
+    results = []
+    for result in whole:
+        if isinstance(result, protocol.Tables):
+            there = tuple(protocol.Table(table.label, None, None, True) for table in result.tables)
+            result = protocol.Tables(there, result.changed, result.ran)
+        results.append(result)
+    left = judge(planned, protocol.Answer(scenario.id, tuple(whole), 0, 1))
+    right = judge(planned, protocol.Answer(scenario.id, tuple(results), 0, 1))
+    assert not left.failures and not right.failures
+    assert left.checked == right.checked
