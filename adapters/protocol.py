@@ -252,7 +252,21 @@ class PromptTable(msgspec.Struct, frozen=True, tag="prompt_table"):
     processor's short cut for prompts whose only media are images, where it has one."""
 
 
-Step = Submit | Open | Turn | Generate | Finish | Abort | Retract | Schedule | Forward | Observe | Cost | Rotary | PromptTable
+Step = (
+    Submit
+    | Open
+    | Turn
+    | Generate
+    | Finish
+    | Abort
+    | Retract
+    | Schedule
+    | Forward
+    | Observe
+    | Cost
+    | Rotary
+    | PromptTable
+)
 
 
 class Job(msgspec.Struct, frozen=True, tag="job"):

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 import msgspec
@@ -48,10 +48,14 @@ def run(options: list[str]) -> None:
     totals = report["totals"]
     wall = totals["seconds"] * totals["workers"]
     print(f"exit code                      {process.returncode}")
-    print(f"forwards                       {totals['forwards']} in {totals['seconds']:.1f} s, {totals['workers']} workers: "
-          f"{totals['forwards'] / totals['seconds']:.0f}/s")
-    print(f"wall x workers / engine        {wall:.1f} s / {totals['engine_seconds']:.1f} s = "
-          f"{wall / totals['engine_seconds']:.2f}")
+    print(
+        f"forwards                       {totals['forwards']} in {totals['seconds']:.1f} s, "
+        f"{totals['workers']} workers: {totals['forwards'] / totals['seconds']:.0f}/s"
+    )
+    print(
+        f"wall x workers / engine        {wall:.1f} s / {totals['engine_seconds']:.1f} s = "
+        f"{wall / totals['engine_seconds']:.2f}"
+    )
     print(f"runner's peak resident set     {peak / 1024:.0f} MiB")
 
 
@@ -78,12 +82,14 @@ def stages(count: int = 4000) -> None:
         assert isinstance(found, protocol.Answer)
         forwards += judge(planned, found).forwards
         judged = time.process_time_ns()
-        parts = (*(b - a for a, b in zip(marks, marks[1:], strict=False)), decoded - start, judged - decoded)
+        parts = (*(b - a for a, b in pairwise(marks)), decoded - start, judged - decoded)
         for name, part in zip(spent, parts, strict=True):
             spent[name] += part
         done += 1
-    print(f"runner, {forwards / done:.1f} forwards a scenario, CPU us a scenario: "
-          + ", ".join(f"{name} {value / done / 1000:.0f}" for name, value in spent.items()))
+    print(
+        f"runner, {forwards / done:.1f} forwards a scenario, CPU us a scenario: "
+        + ", ".join(f"{name} {value / done / 1000:.0f}" for name, value in spent.items())
+    )
 
 
 if __name__ == "__main__":

@@ -151,21 +151,23 @@ def pack(members: Iterable[Member], manifest: Manifest, out: Path, level: int = 
     filters = [{"id": lzma.FILTER_LZMA2, "preset": level, "dict_size": DICTIONARY}]
     first: dict[bytes, str] = {}
     unpacked = links = 0
-    with lzma.open(out, "wb", format=lzma.FORMAT_XZ, filters=filters) as stream:
-        with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            _add(archive, f"{ROOT}/{MANIFEST}", pretty(manifest))
-            for member in sorted(members, key=_neighbours):
-                data = member.source.read_bytes()
-                digest = hashlib.sha256(data).digest()
-                if data and digest in first:
-                    info = tarfile.TarInfo(member.name)
-                    info.type, info.linkname = tarfile.LNKTYPE, first[digest]
-                    archive.addfile(info)
-                    links += 1
-                    continue
-                first[digest] = member.name
-                unpacked += len(data)
-                _add(archive, member.name, data)
+    with (
+        lzma.open(out, "wb", format=lzma.FORMAT_XZ, filters=filters) as stream,
+        tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        _add(archive, f"{ROOT}/{MANIFEST}", pretty(manifest))
+        for member in sorted(members, key=_neighbours):
+            data = member.source.read_bytes()
+            digest = hashlib.sha256(data).digest()
+            if data and digest in first:
+                info = tarfile.TarInfo(member.name)
+                info.type, info.linkname = tarfile.LNKTYPE, first[digest]
+                archive.addfile(info)
+                links += 1
+                continue
+            first[digest] = member.name
+            unpacked += len(data)
+            _add(archive, member.name, data)
     return unpacked, links
 
 

@@ -137,7 +137,8 @@ def said(result: protocol.Result) -> str:
     if isinstance(result, protocol.NotOffered):
         return result.reason
     if isinstance(result, protocol.Raised):
-        return f"{result.stage}: {result.type}: {result.message.splitlines()[0] if result.message else ''} {result.where}"
+        first = result.message.splitlines()[0] if result.message else ""
+        return f"{result.stage}: {result.type}: {first} {result.where}"
     return type(result).__name__
 
 

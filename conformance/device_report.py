@@ -45,12 +45,12 @@ def read(folder: Path) -> Iterator[Found]:
 def costs(found: list[Found]) -> str:
     """The cost table of every target, as Markdown."""
     lines = ["# What building a forward costs", ""]
-    lines += ["Copies from host to device, copies back, and waits for the device, inside the engine's own functions.", ""]
+    lines += ["Copies from host to device, copies back, and waits for it, inside the engine's own functions.", ""]
     for target in found:
         if target.device is None:
             continue
         lines += [f"## {target.device.target} on {target.device.device}", ""]
-        lines += ["| forward | batch | copies (at most) | back | waits (at most) | where |", "|---|---|---|---|---|---|"]
+        lines += ["| forward | batch | copies (at most) | back | waits (at most) | where |", "|---" * 6 + "|"]
         for row in target.device.costs:
             if row.copies is None:
                 cells = ["-", "-", "-", row.note]
@@ -76,16 +76,17 @@ def summary(found: list[Found], host: dict[str, Any]) -> str:
         "# Results", "",
         f"{about}; driver {host.get('driver') or '-'}, CUDA {host.get('cuda') or '-'}, torch {host.get('torch', '-')}, "
         f"Python {host.get('python', '-')}; {host.get('suite', '')}; {host.get('date', '')}", "",
-        "| target | scenarios | forwards | failed | expected | not offered | could not run | forwards/s | "
-        "other checks | wrong |", "|---|---|---|---|---|---|---|---|---|---|",
+        "| target | scenarios | forwards | failed | expected | not offered | could not run | forwards/s | comparing | "
+        "other checks | wrong |", "|---" * 11 + "|",
     ]
     for target in found:
-        cells = ["-"] * 7
+        cells = ["-"] * 8
         if target.report is not None:
             t = target.report.totals
             rate = f"{t.forwards / t.seconds:.0f}" if t.seconds else "-"
             counts = (t.scenarios, t.forwards, t.failed, t.expected, t.not_offered, t.could_not_run)
-            cells = [*map(str, counts), rate]
+            share = t.compare_seconds / (t.seconds * t.workers) if t.seconds and t.workers else 0.0
+            cells = [*map(str, counts), rate, f"{share:.1%}"]
         device = target.device
         if device is None:
             cells += ["-", "-"]
@@ -101,7 +102,7 @@ def summary(found: list[Found], host: dict[str, Any]) -> str:
                 lines.append(f"- {state}: `{finding.rule}`, {finding.mode}: {finding.signature} ({finding.count}); "
                              f"witness {finding.witness.id}")
         if target.device is not None:
-            lines += [f"- {check.rule}: {check.what}: {check.problem}" for check in target.device.checks if check.problem]
+            lines += [f"- {c.rule}: {c.what}: {c.problem}" for c in target.device.checks if c.problem]
             lines += [f"- {row.rule}: {row.forward}, {row.batch}: {row.copies} copies, {row.syncs} waits"
                       for row in target.device.costs if not row.within]
         names = kernels(target)

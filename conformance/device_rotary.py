@@ -63,7 +63,8 @@ def _checks(
             line = f"{result.type}: {result.message.splitlines()[0] if result.message else ''} {result.where}"
             raise Failed(line) if result.stage == "engine" else NoAnswer(line)
         assert isinstance(result, protocol.Rotated)
-        return [floats(part).reshape(wanted.shape) for part, wanted in zip((result.query, result.key), heads, strict=True)]
+        turned = zip((result.query, result.key), heads, strict=True)
+        return [floats(part).reshape(wanted.shape) for part, wanted in turned]
 
     try:
         right = [

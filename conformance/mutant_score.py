@@ -22,7 +22,7 @@ from spec.rules import all_rules
 SMALLEST_BOUND = "small"
 """The bound whose scenarios alone are tried on every fault."""
 
-ELSEWHERE = ("families.", "rotary.")
+ELSEWHERE = ("families.", "rotary.", "cost.synchronisations")
 """Rules that their own phases and tests plant faults for."""
 
 
@@ -116,8 +116,10 @@ def lines(result: Score) -> Iterator[str]:
         if one.first is None:
             yield f"MISSED  {one.mutant.name}  [{one.mutant.like}]  {one.mutant.says}"
         else:
-            yield (f"caught  {one.mutant.name}  [{one.mutant.like}]  by {one.first.rule}: {one.first.signature}; after "
-                   f"{one.first.scenarios} scenarios, {one.first.seconds:.2f} s; smallest bound: {bound}")
+            yield (
+                f"caught  {one.mutant.name}  [{one.mutant.like}]  by {one.first.rule}: {one.first.signature}; after "
+                f"{one.first.scenarios} scenarios, {one.first.seconds:.2f} s; smallest bound: {bound}"
+            )
     if result.reference is not None:
         yield f"THE REFERENCE ITSELF IS CAUGHT by {result.reference.rule} in {result.reference.scenario}"
     for rule in result.vacuous:

@@ -223,11 +223,19 @@ class _Planner:
                 return [protocol.Open(op.session, op.streaming)]
             case ops.Turn():
                 request = moved.state.requests[op.req]
-                return [protocol.Turn(
-                    session=op.session, req=op.req, ids=request.turn_ids, media=_media(moved.state, request),
-                    parent=op.parent, replace=op.replace, offset=op.offset,
-                    drop_previous_output=op.drop_previous_output, max_new_tokens=op.max_new_tokens,
-                )]
+                return [
+                    protocol.Turn(
+                        session=op.session,
+                        req=op.req,
+                        ids=request.turn_ids,
+                        media=_media(moved.state, request),
+                        parent=op.parent,
+                        replace=op.replace,
+                        offset=op.offset,
+                        drop_previous_output=op.drop_previous_output,
+                        max_new_tokens=op.max_new_tokens,
+                    )
+                ]
             case ops.Finish():
                 return [protocol.Finish(op.req)]
             case ops.Abort():
@@ -263,10 +271,16 @@ class _Planner:
         self.steps.append(forward)
         if isinstance(op, ops.Extend) and op.kernel:
             self.checks.append(TableCheck(number, len(self.steps), expected, {"": ""}, positions_only=True))
-            self.steps.append(protocol.Forward(
-                mode=forward.mode, reqs=forward.reqs, seq_lens=forward.seq_lens, prefix_lens=forward.prefix_lens,
-                extend_lens=forward.extend_lens, path="kernel",
-            ))
+            self.steps.append(
+                protocol.Forward(
+                    mode=forward.mode,
+                    reqs=forward.reqs,
+                    seq_lens=forward.seq_lens,
+                    prefix_lens=forward.prefix_lens,
+                    extend_lens=forward.extend_lens,
+                    path="kernel",
+                )
+            )
 
     def _expected_state(self, request: Request, scheduled: bool) -> ExpectedState:
         """As built before, if the request has not changed since."""
@@ -280,11 +294,18 @@ class _Planner:
         subject = scheduled or _subject(op)
         parent = self.state.requests[op.req].parent if isinstance(op, ops.Turn) else None
         expected = tuple(self._expected_state(request, request.req in scheduled) for request in alive)
-        self.checks.append(StateCheck(
-            op=number, result=len(self.steps), kind=_tag(op), subject=subject, parent=parent,
-            since=self.last_observed, expected=expected,
-            history_rules=_history_rules(self.state, op) if isinstance(op, ops.Turn) else (),
-        ))
+        self.checks.append(
+            StateCheck(
+                op=number,
+                result=len(self.steps),
+                kind=_tag(op),
+                subject=subject,
+                parent=parent,
+                since=self.last_observed,
+                expected=expected,
+                history_rules=_history_rules(self.state, op) if isinstance(op, ops.Turn) else (),
+            )
+        )
         self.last_observed = len(self.steps)
         self.steps.append(protocol.Observe(tuple(request.req for request in alive)))
 
@@ -383,11 +404,23 @@ def _expected_state(state: State, request: Request, scheduled: bool) -> Expected
 
 def _message(op: ops.Operation, batch: Batch, repeat: bool) -> protocol.Forward:
     forward = protocol.Forward(
-        mode=batch.mode, reqs=batch.reqs, seq_lens=batch.seq_lens, prefix_lens=batch.prefix_lens,
-        extend_lens=batch.extend_lens, decoding=batch.decoding, positions=batch.positions, topk=batch.topk,
-        num_steps=batch.num_steps, num_draft_tokens=batch.num_draft_tokens, parents=batch.parents,
-        verify_lens=batch.verify_lens, ragged_tokens=batch.ragged_tokens, block_offsets=batch.block_offsets,
-        block_size=batch.block_size, repeat=repeat, padding=_padding(op, batch),
+        mode=batch.mode,
+        reqs=batch.reqs,
+        seq_lens=batch.seq_lens,
+        prefix_lens=batch.prefix_lens,
+        extend_lens=batch.extend_lens,
+        decoding=batch.decoding,
+        positions=batch.positions,
+        topk=batch.topk,
+        num_steps=batch.num_steps,
+        num_draft_tokens=batch.num_draft_tokens,
+        parents=batch.parents,
+        verify_lens=batch.verify_lens,
+        ragged_tokens=batch.ragged_tokens,
+        block_offsets=batch.block_offsets,
+        block_size=batch.block_size,
+        repeat=repeat,
+        padding=_padding(op, batch),
         host_lengths=op.host_lengths if isinstance(op, ops.DraftExtend) else True,
         path=op.path if isinstance(op, ops.Draft | ops.Verify | ops.DraftExtend) else "direct",
     )

@@ -23,7 +23,6 @@ from conformance.outcome import Unrun
 from conformance.seat import Limits, P, Seat, Ticket, Unacceptable, WrongProtocol, answer_of, hello_of, poisoned
 from conformance.targets import Target
 
-
 COMPARE_BY, COMPARATOR = "ROPECHECK_COMPARATOR", "conformance.device_compare:matches"
 """How a worker on a device is told which function compares tables there."""
 

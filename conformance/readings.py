@@ -73,18 +73,26 @@ def _read(parts: tuple[Reading, ...], answer: protocol.Answer) -> Read | None:
     return out
 
 
-def _fail(
-    tally: Tally, check: LawCheck, index: int | None, expected: str, observed: str, signature: str
-) -> None:
+def _fail(tally: Tally, check: LawCheck, index: int | None, expected: str, observed: str, signature: str) -> None:
     """A law's failure follows from a rule that the same request broke at one of the same operations, if one did."""
     ops = {part.op for part in (*check.left, *(check.right or ()))}
     reqs = {part.req for part in (*check.left, *(check.right or ()))}
-    causes = [failure.follows or failure.rule for failure in tally.failures
-              if failure.step in ops and (failure.difference is None or failure.difference.request in reqs)]
+    causes = [
+        failure.follows or failure.rule
+        for failure in tally.failures
+        if failure.step in ops and (failure.difference is None or failure.difference.request in reqs)
+    ]
     causes += [tally.tainted[req] for req in sorted(reqs) if req in tally.tainted]
     follows = causes[0] if causes else ""
-    tally.fail(Failure(
-        rule=check.law, mode="laws", signature=f"follows from {follows}" if follows else signature, step=check.op,
-        label="", message=f"token {index}: {observed} by one route, {expected} by the other",
-        difference=Difference("token", index, check.req, expected, observed), follows=follows,
-    ))
+    tally.fail(
+        Failure(
+            rule=check.law,
+            mode="laws",
+            signature=f"follows from {follows}" if follows else signature,
+            step=check.op,
+            label="",
+            message=f"token {index}: {observed} by one route, {expected} by the other",
+            difference=Difference("token", index, check.req, expected, observed),
+            follows=follows,
+        )
+    )

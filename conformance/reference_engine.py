@@ -97,8 +97,14 @@ class ReferenceEngine:
         return np.zeros((3, 0), dtype=np.int64)
 
     def turn_record(
-        self, ids: tuple[int, ...], media: protocol.Media | None, before: IntArray, kept: tuple[int, ...],
-        max_new_tokens: int, items: tuple[tuple[int, int], ...] = (), media_width: int = 0,
+        self,
+        ids: tuple[int, ...],
+        media: protocol.Media | None,
+        before: IntArray,
+        kept: tuple[int, ...],
+        max_new_tokens: int,
+        items: tuple[tuple[int, int], ...] = (),
+        media_width: int = 0,
     ) -> Held:
         """A new request: `before` and `kept` are the history's columns and tokens that it continues."""
         own = compose.text_table(len(ids)) if media is None else decoded(media.table)
@@ -117,7 +123,8 @@ class ReferenceEngine:
         parent = session.last if session.streaming else step.parent
         if self.refuses(session, step):
             self.held[step.req] = replace(
-                self.turn_record(step.ids, None, self.nothing(), (), step.max_new_tokens), aborted=True)
+                self.turn_record(step.ids, None, self.nothing(), (), step.max_new_tokens), aborted=True
+            )
             return
         if parent is None:
             held = self.turn_record(step.ids, step.media, self.nothing(), (), step.max_new_tokens)
@@ -183,9 +190,17 @@ class ReferenceEngine:
         delta = np.array([[held.delta]], dtype=np.int64)
         cache = None if held.delta_cache is None else tensor(np.full((3, 1), held.delta_cache, dtype=np.int64))
         return protocol.RequestState(
-            req=req, ids=self.padded_ids(held), unpadded_ids=held.ids, fill_ids=held.fill_ids,
-            output_ids=held.output_ids, prefix_len=held.prefix_len, table=tensor(held.table) if media else None,
-            delta=tensor(delta) if media else None, delta_cache=cache, items=len(held.items), offsets=held.items,
+            req=req,
+            ids=self.padded_ids(held),
+            unpadded_ids=held.ids,
+            fill_ids=held.fill_ids,
+            output_ids=held.output_ids,
+            prefix_len=held.prefix_len,
+            table=tensor(held.table) if media else None,
+            delta=tensor(delta) if media else None,
+            delta_cache=cache,
+            items=len(held.items),
+            offsets=held.items,
             aborted=held.aborted,
         )
 
@@ -200,8 +215,9 @@ class ReferenceEngine:
         self.forwards += 1
         lines = [self.line(req) for req in step.reqs]
         found = self.tables(step, lines)
-        answered = [self.answer("" if label == 0 else f"step {label}", step, built)
-                    for label, built in enumerate(found)]
+        answered = [
+            self.answer("" if label == 0 else f"step {label}", step, built) for label, built in enumerate(found)
+        ]
         if step.repeat:
             self.forwards += 1
             answered.append(self.answer("again", step, self.tables(step, lines)[0]))

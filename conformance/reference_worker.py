@@ -13,8 +13,17 @@ import msgspec
 from adapters import protocol
 from conformance.reference_engine import ReferenceEngine
 
-MODES = ("extend", "split_prefill", "decode", "mixed", "target_verify", "draft_decode", "draft_extend_v2", "idle",
-         "dllm_extend")
+MODES = (
+    "extend",
+    "split_prefill",
+    "decode",
+    "mixed",
+    "target_verify",
+    "draft_decode",
+    "draft_extend_v2",
+    "idle",
+    "dllm_extend",
+)
 """The reference's own forward modes."""
 
 
@@ -34,8 +43,16 @@ def hello(target: str) -> protocol.Hello:
     """Who this is."""
     modes = {mode.upper(): number for number, mode in enumerate(MODES, start=1)}
     return protocol.Hello(
-        protocol=protocol.PROTOCOL, target=target, version="0", device="cpu", torch="", pid=os.getpid(),
-        python=platform.python_version(), modes=modes, covered={mode.upper(): mode for mode in MODES}, uncovered={},
+        protocol=protocol.PROTOCOL,
+        target=target,
+        version="0",
+        device="cpu",
+        torch="",
+        pid=os.getpid(),
+        python=platform.python_version(),
+        modes=modes,
+        covered={mode.upper(): mode for mode in MODES},
+        uncovered={},
         capabilities={},
     )
 

@@ -103,7 +103,7 @@ def _continues_from_one_row(expected: Expected, span: Span, want: IntArray, got:
 
 
 def from_one_row(line: Timeline, shift: int) -> bool:
-    """Whether `shift` is that of text placed after the last token's t (or h, or w) instead of the largest of all rows."""
+    """Whether `shift` is that of text placed after the last token's t (or h, or w) instead of the largest row."""
     if not line.width:
         return False
     free = line.delta + line.width

@@ -19,10 +19,16 @@ if TYPE_CHECKING:
 MEDIA_FIELDS = ("table", "delta", "items", "offsets", "delta_cache")
 """What belongs to a request's media state."""
 
-STATE_RULES = frozenset({
-    "session.table", "session.delta", "retraction.table", "retraction.refused_attempts", "ownership.parent_unchanged",
-    "ownership.others_unchanged",
-})
+STATE_RULES = frozenset(
+    {
+        "session.table",
+        "session.delta",
+        "retraction.table",
+        "retraction.refused_attempts",
+        "ownership.parent_unchanged",
+        "ownership.others_unchanged",
+    }
+)
 """Rules on what a request holds: where one is broken, later wrong tables of that request follow from it."""
 
 LAZY_FIELD = "delta_cache"
@@ -65,36 +71,72 @@ def _unchanged(tally: Tally, check: StateCheck, old: protocol.RequestState, new:
         if was == now or (field == LAZY_FIELD and was is None and check.kind not in ("turn", "abort")):
             continue
         what = "parent" if rule == "ownership.parent_unchanged" else "another request"
-        _fail(tally, check, rule, f"{what}'s {field} changed", old.req, field,
-              f"request {old.req}'s {field} was {_show(was)} and is {_show(now)}", _show(was), _show(now))
+        _fail(
+            tally,
+            check,
+            rule,
+            f"{what}'s {field} changed",
+            old.req,
+            field,
+            f"request {old.req}'s {field} was {_show(was)} and is {_show(now)}",
+            _show(was),
+            _show(now),
+        )
 
 
 def _refused(tally: Tally, check: StateCheck, state: protocol.RequestState, must: bool) -> None:
     tally.check("session.refused")
     if state.aborted != must:
         verb = "accepted" if must else "refused"
-        _fail(tally, check, "session.refused", verb, state.req, "aborted",
-              f"the turn of request {state.req} was {verb}{': ' + state.note if state.note else ''}",
-              str(must), str(state.aborted))
+        _fail(
+            tally,
+            check,
+            "session.refused",
+            verb,
+            state.req,
+            "aborted",
+            f"the turn of request {state.req} was {verb}{': ' + state.note if state.note else ''}",
+            str(must),
+            str(state.aborted),
+        )
 
 
 def _turn(tally: Tally, check: StateCheck, expected: ExpectedState, state: protocol.RequestState) -> None:
     """Right after a session's turn arrived: tokens, table, delta and items are those of its whole history."""
     tally.check(*check.history_rules)
     if state.unpadded_ids != expected.request.ids:
-        _fail(tally, check, check.history_rules[-1], _ids_signature(expected.request.ids, state.unpadded_ids),
-              state.req, "ids", f"{len(state.unpadded_ids)} tokens, the history has {len(expected.request.ids)}",
-              _ids(expected.request.ids), _ids(state.unpadded_ids))
+        _fail(
+            tally,
+            check,
+            check.history_rules[-1],
+            _ids_signature(expected.request.ids, state.unpadded_ids),
+            state.req,
+            "ids",
+            f"{len(state.unpadded_ids)} tokens, the history has {len(expected.request.ids)}",
+            _ids(expected.request.ids),
+            _ids(state.unpadded_ids),
+        )
     _padded(tally, check, expected, state)
     _table(tally, check, expected, state, "session.table")
     _delta(tally, check, expected, state)
     tally.check("session.media_spans")
     if state.offsets != expected.spans:
-        shape = "items missing" if len(state.offsets) < len(expected.spans) else (
-            "items left over" if len(state.offsets) > len(expected.spans) else "items misplaced")
-        _fail(tally, check, "session.media_spans", shape, state.req, "offsets",
-              f"media items at {list(state.offsets)}, the history has them at {list(expected.spans)}",
-              str(list(expected.spans)), str(list(state.offsets)))
+        shape = (
+            "items missing"
+            if len(state.offsets) < len(expected.spans)
+            else ("items left over" if len(state.offsets) > len(expected.spans) else "items misplaced")
+        )
+        _fail(
+            tally,
+            check,
+            "session.media_spans",
+            shape,
+            state.req,
+            "offsets",
+            f"media items at {list(state.offsets)}, the history has them at {list(expected.spans)}",
+            str(list(expected.spans)),
+            str(list(state.offsets)),
+        )
 
 
 def _fresh(tally: Tally, check: StateCheck, expected: ExpectedState, state: protocol.RequestState) -> None:
@@ -104,13 +146,24 @@ def _fresh(tally: Tally, check: StateCheck, expected: ExpectedState, state: prot
     want = set(ownership.delta_cache(expected.line.delta))  # type: ignore[arg-type]
     got = set(decoded(state.delta_cache).ravel().tolist())
     if got != want:
-        _fail(tally, check, "freshness.delta_cache", "stale cache", state.req, "delta_cache",
-              f"request {state.req} caches {sorted(got)}, its delta is {expected.line.delta}",
-              str(sorted(want)), str(sorted(got)))
+        _fail(
+            tally,
+            check,
+            "freshness.delta_cache",
+            "stale cache",
+            state.req,
+            "delta_cache",
+            f"request {state.req} caches {sorted(got)}, its delta is {expected.line.delta}",
+            str(sorted(want)),
+            str(sorted(got)),
+        )
 
 
 def _scheduled(
-    tally: Tally, check: StateCheck, expected: ExpectedState, state: protocol.RequestState,
+    tally: Tally,
+    check: StateCheck,
+    expected: ExpectedState,
+    state: protocol.RequestState,
     old: protocol.RequestState | None,
 ) -> None:
     """After the scheduler considered or admitted a request: what the next prefill will read."""
@@ -124,9 +177,17 @@ def _scheduled(
     tally.check(rule)
     want = ownership.fill_ids(state.ids, state.output_ids)
     if state.fill_ids != want:
-        _fail(tally, check, rule, _ids_signature(want, state.fill_ids), state.req, "fill_ids",
-              f"{len(state.fill_ids)} fill ids differ from the padded prompt and outputs ({len(want)})",
-              _ids(want), _ids(state.fill_ids))
+        _fail(
+            tally,
+            check,
+            rule,
+            _ids_signature(want, state.fill_ids),
+            state.req,
+            "fill_ids",
+            f"{len(state.fill_ids)} fill ids differ from the padded prompt and outputs ({len(want)})",
+            _ids(want),
+            _ids(state.fill_ids),
+        )
     _padded(tally, check, expected, state)
 
 
@@ -134,53 +195,113 @@ def _attempts(tally: Tally, check: StateCheck, req: int, was: IntArray, now: Int
     tally.check("retraction.refused_attempts")
     width = min(was.shape[-1], now.shape[-1])
     if was.ndim != now.ndim or now.shape[-1] < was.shape[-1] or (was[..., :width] != now[..., :width]).any():
-        _fail(tally, check, "retraction.refused_attempts", "columns changed", req, "table",
-              f"the table of request {req} had {was.shape[-1]} columns; considered again, they are not the same",
-              str(was[..., :6].tolist()), str(now[..., :6].tolist()))
+        _fail(
+            tally,
+            check,
+            "retraction.refused_attempts",
+            "columns changed",
+            req,
+            "table",
+            f"the table of request {req} had {was.shape[-1]} columns; considered again, they are not the same",
+            str(was[..., :6].tolist()),
+            str(now[..., :6].tolist()),
+        )
 
 
 def _padded(tally: Tally, check: StateCheck, expected: ExpectedState, state: protocol.RequestState) -> None:
     tally.check("freshness.padded_media")
     if len(state.ids) != len(expected.request.ids):
-        _fail(tally, check, "freshness.padded_media", "wrong length", state.req, "ids",
-              f"{len(state.ids)} padded tokens for {len(expected.request.ids)}",
-              str(len(expected.request.ids)), str(len(state.ids)))
+        _fail(
+            tally,
+            check,
+            "freshness.padded_media",
+            "wrong length",
+            state.req,
+            "ids",
+            f"{len(state.ids)} padded tokens for {len(expected.request.ids)}",
+            str(len(expected.request.ids)),
+            str(len(state.ids)),
+        )
         return
     for index, (media, raw, held) in enumerate(zip(expected.media_mask, expected.request.ids, state.ids, strict=True)):
         if not ownership.padded(media, raw, held):
             shape = "raw placeholder left" if media else "text token changed"
-            _fail(tally, check, "freshness.padded_media", shape, state.req, "ids",
-                  f"token {index} holds {held}, raw {raw}", "pad value" if media else str(raw), str(held), index)
+            _fail(
+                tally,
+                check,
+                "freshness.padded_media",
+                shape,
+                state.req,
+                "ids",
+                f"token {index} holds {held}, raw {raw}",
+                "pad value" if media else str(raw),
+                str(held),
+                index,
+            )
             return
 
 
-def _table(
-    tally: Tally, check: StateCheck, expected: ExpectedState, state: protocol.RequestState, rule: str
-) -> None:
+def _table(tally: Tally, check: StateCheck, expected: ExpectedState, state: protocol.RequestState, rule: str) -> None:
     """Every column that the request's table has is the ideal one; a turn with media covers its whole prompt."""
     if state.table is None and not expected.line.has_media:
         return
     tally.check(rule)
     if state.table is None:
-        _fail(tally, check, rule, "table missing", state.req, "table", "the request has media but no table",
-              str(expected.line.width), "None")
+        _fail(
+            tally,
+            check,
+            rule,
+            "table missing",
+            state.req,
+            "table",
+            "the request has media but no table",
+            str(expected.line.width),
+            "None",
+        )
         return
     table = decoded(state.table)
     axes = expected.line.table.shape[0]
     if table.ndim != 2 or table.shape[0] != axes:
-        _fail(tally, check, rule, "wrong number of rows", state.req, "table", f"table of shape {list(table.shape)}",
-              str(axes), str(list(table.shape)))
+        _fail(
+            tally,
+            check,
+            rule,
+            "wrong number of rows",
+            state.req,
+            "table",
+            f"table of shape {list(table.shape)}",
+            str(axes),
+            str(list(table.shape)),
+        )
         return
     needed = expected.line.width if expected.request.brings_media else 0
     want = expected.line.take(np.arange(table.shape[1], dtype=np.int64))
     if table.shape[1] < needed:
-        _fail(tally, check, rule, "too few columns", state.req, "table",
-              f"{table.shape[1]} columns for a prompt of {needed} tokens", str(needed), str(table.shape[1]))
+        _fail(
+            tally,
+            check,
+            rule,
+            "too few columns",
+            state.req,
+            "table",
+            f"{table.shape[1]} columns for a prompt of {needed} tokens",
+            str(needed),
+            str(table.shape[1]),
+        )
     elif (want != table).any():
         column = int((want != table).any(axis=0).argmax())
-        _fail(tally, check, rule, _table_signature(expected, want, table, column), state.req, "table",
-              f"column {column}: {_column(table, column)}, must be {_column(want, column)}",
-              _column(want, column), _column(table, column), column)
+        _fail(
+            tally,
+            check,
+            rule,
+            _table_signature(expected, want, table, column),
+            state.req,
+            "table",
+            f"column {column}: {_column(table, column)}, must be {_column(want, column)}",
+            _column(want, column),
+            _column(table, column),
+            column,
+        )
 
 
 def _table_signature(expected: ExpectedState, want: IntArray, table: IntArray, column: int) -> str:
@@ -198,31 +319,73 @@ def _delta(tally: Tally, check: StateCheck, expected: ExpectedState, state: prot
         return
     tally.check("session.delta")
     if state.delta is None:
-        _fail(tally, check, "session.delta", "delta missing", state.req, "delta", "the request has media but no delta",
-              str(expected.line.delta), "None")
+        _fail(
+            tally,
+            check,
+            "session.delta",
+            "delta missing",
+            state.req,
+            "delta",
+            "the request has media but no delta",
+            str(expected.line.delta),
+            "None",
+        )
         return
     value = decoded(state.delta)
     if value.shape != (1, 1):
-        _fail(tally, check, "session.delta", "wrong shape", state.req, "delta", f"delta of shape {list(value.shape)}",
-              "[1, 1]", str(list(value.shape)))
+        _fail(
+            tally,
+            check,
+            "session.delta",
+            "wrong shape",
+            state.req,
+            "delta",
+            f"delta of shape {list(value.shape)}",
+            "[1, 1]",
+            str(list(value.shape)),
+        )
     elif int(value[0, 0]) != expected.line.delta:
-        _fail(tally, check, "session.delta", "stale delta", state.req, "delta",
-              f"delta {int(value[0, 0])}, the history has {expected.line.delta}",
-              str(expected.line.delta), str(int(value[0, 0])))
+        _fail(
+            tally,
+            check,
+            "session.delta",
+            "stale delta",
+            state.req,
+            "delta",
+            f"delta {int(value[0, 0])}, the history has {expected.line.delta}",
+            str(expected.line.delta),
+            str(int(value[0, 0])),
+        )
 
 
 def _fail(
-    tally: Tally, check: StateCheck, rule: str, signature: str, req: int, field: str, message: str,
-    expected: str, observed: str, column: int | None = None,
+    tally: Tally,
+    check: StateCheck,
+    rule: str,
+    signature: str,
+    req: int,
+    field: str,
+    message: str,
+    expected: str,
+    observed: str,
+    column: int | None = None,
 ) -> None:
     follows = ""
     if rule in STATE_RULES:
         follows = tally.tainted.get(req, "")
         tally.taint(req, rule)
-    tally.fail(Failure(
-        rule=rule, mode=rule.split(".", 1)[0], signature=f"follows from {follows}" if follows else signature, step=check.op, label="",
-        message=message, difference=Difference(field, column, req, expected, observed), follows=follows,
-    ))
+    tally.fail(
+        Failure(
+            rule=rule,
+            mode=rule.split(".", 1)[0],
+            signature=f"follows from {follows}" if follows else signature,
+            step=check.op,
+            label="",
+            message=message,
+            difference=Difference(field, column, req, expected, observed),
+            follows=follows,
+        )
+    )
 
 
 def _column(table: IntArray, column: int) -> str:

@@ -54,8 +54,11 @@ def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
             readings.judge_law(tally, check, answer)
             continue
         result = answer.results[check.result]
-        mode = check.expected.mode if isinstance(check, TableCheck) else (
-            check.mode if isinstance(check, CostCheck) else "state")
+        mode = (
+            check.expected.mode
+            if isinstance(check, TableCheck)
+            else (check.mode if isinstance(check, CostCheck) else "state")
+        )
         if isinstance(result, protocol.NotOffered):
             tally.not_offered.append((mode, result.reason))
         elif isinstance(result, protocol.Raised):
@@ -70,9 +73,17 @@ def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
         else:
             tally.unrun.append(Unrun(stage="decode", message=f"answered with {type(result).__name__}", step=check.op))
     return Outcome(
-        scenario=plan.scenario.id, name=plan.scenario.name, checked=tally.checked, failures=tuple(tally.failures),
-        not_offered=tuple(tally.not_offered), unrun=tuple(tally.unrun), modes=tally.modes,
-        situations=tally.situations, ran=tally.ran, forwards=answer.forwards, engine_ns=answer.engine_ns,
+        scenario=plan.scenario.id,
+        name=plan.scenario.name,
+        checked=tally.checked,
+        failures=tuple(tally.failures),
+        not_offered=tuple(tally.not_offered),
+        unrun=tuple(tally.unrun),
+        modes=tally.modes,
+        situations=tally.situations,
+        ran=tally.ran,
+        forwards=answer.forwards,
+        engine_ns=answer.engine_ns,
         compare_ns=answer.compare_ns,
     )
 
@@ -96,10 +107,17 @@ def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> bool:
             else:
                 broken = True
                 tally.check("table.present")
-                tally.fail(Failure(
-                    rule="table.present", mode=step, signature=_raise_signature(result), step=_op_of(plan, number),
-                    label="", message=_line(result), where=result.where,
-                ))
+                tally.fail(
+                    Failure(
+                        rule="table.present",
+                        mode=step,
+                        signature=_raise_signature(result),
+                        step=_op_of(plan, number),
+                        label="",
+                        message=_line(result),
+                        where=result.where,
+                    )
+                )
     return broken
 
 
@@ -111,10 +129,17 @@ def _raised(tally: Tally, op: int, mode: str, result: protocol.Raised, state: bo
         tally.unrun.append(Unrun(stage=result.stage, message=f"{mode}: {_line(result)}", step=op))
         return
     tally.check("table.present")
-    tally.fail(Failure(
-        rule="table.present", mode=mode, signature=_raise_signature(result), step=op, label="",
-        message=_line(result), where=result.where,
-    ))
+    tally.fail(
+        Failure(
+            rule="table.present",
+            mode=mode,
+            signature=_raise_signature(result),
+            step=op,
+            label="",
+            message=_line(result),
+            where=result.where,
+        )
+    )
 
 
 def _tables(tally: Tally, check: TableCheck, result: protocol.Tables) -> None:
@@ -126,19 +151,31 @@ def _tables(tally: Tally, check: TableCheck, result: protocol.Tables) -> None:
         tally.situations[key] = tally.situations.get(key, 0) + 1
     tally.check("ownership.batch_is_read_only")
     if result.changed:
-        tally.fail(Failure(
-            rule="ownership.batch_is_read_only", mode=mode, signature="changed " + ", ".join(result.changed),
-            step=check.op, label="", message=f"building the forward changed {', '.join(result.changed)}",
-        ))
+        tally.fail(
+            Failure(
+                rule="ownership.batch_is_read_only",
+                mode=mode,
+                signature="changed " + ", ".join(result.changed),
+                step=check.op,
+                label="",
+                message=f"building the forward changed {', '.join(result.changed)}",
+            )
+        )
     answered = {table.label: table for table in result.tables}
     if mode == "draft_decode":
         tally.check("draft_decode.forwards")
         steps = sum(label.startswith("step ") for label in answered)
         wanted = sum(label.startswith("step ") for label in check.labels)
         if steps != wanted:
-            _fail(tally, check, "draft_decode.forwards", "too many forwards" if steps > wanted else "too few forwards",
-                  "", f"{steps + 1} draft forwards, must be {wanted + 1}",
-                  Difference("forwards", expected=wanted + 1, observed=steps + 1))
+            _fail(
+                tally,
+                check,
+                "draft_decode.forwards",
+                "too many forwards" if steps > wanted else "too few forwards",
+                "",
+                f"{steps + 1} draft forwards, must be {wanted + 1}",
+                Difference("forwards", expected=wanted + 1, observed=steps + 1),
+            )
             return
     for label, name in check.labels.items():
         table = answered.get(label)
@@ -152,8 +189,14 @@ def _tables(tally: Tally, check: TableCheck, result: protocol.Tables) -> None:
     if first is not None and again is not None and "again" in check.labels:
         tally.check("laws.same_step_twice")
         if (first.positions, first.mrope) != (again.positions, again.mrope):
-            _fail(tally, check, "laws.same_step_twice", "second build differs", "again",
-                  "the same batch built twice gave two different tables")
+            _fail(
+                tally,
+                check,
+                "laws.same_step_twice",
+                "second build differs",
+                "again",
+                "the same batch built twice gave two different tables",
+            )
 
 
 def _right(check: TableCheck, label: str, want: Tables) -> RightAnswer:
@@ -165,8 +208,9 @@ def _right(check: TableCheck, label: str, want: Tables) -> RightAnswer:
     if want.mrope is not None and not check.positions_only:
         mrope = protocol.Tensor(cells.dtype(mode, False), tuple(want.mrope.shape), want.mrope.tobytes())
         rules |= {"table.three_rows", *(span.column_rule for span in want.spans)}
-    known = RightAnswer(protocol.Tensor(positions.dtype.name, tuple(positions.shape), positions.tobytes()), mrope,
-                        tuple(rules))
+    known = RightAnswer(
+        protocol.Tensor(positions.dtype.name, tuple(positions.shape), positions.tobytes()), mrope, tuple(rules)
+    )
     check.right[label] = known
     return known
 
@@ -195,18 +239,37 @@ def _table(tally: Tally, check: TableCheck, label: str, want: Tables, got: proto
         axes = want.mrope.shape[0]
         if rows.ndim != 2 or rows.shape[0] != axes:
             shape = f"[{', '.join(map(str, rows.shape))}]"
-            _fail(tally, check, "table.three_rows", "wrong number of rows", label, f"shape {shape}, not [{axes}, T]",
-                  Difference("rows", expected=axes, observed=shape))
+            _fail(
+                tally,
+                check,
+                "table.three_rows",
+                "wrong number of rows",
+                label,
+                f"shape {shape}, not [{axes}, T]",
+                Difference("rows", expected=axes, observed=shape),
+            )
             return
     tally.check(want.width_rule)
     width = want.positions.size
     for axis, array in (("1d", positions), ("t", rows)):
         if array is not None and array.shape[-1:] != (width,):
             observed = array.shape[-1] if array.ndim else 0
-            _fail(tally, check, want.width_rule, width_signature(width, observed), label,
-                  f"{observed} columns for {width} tokens ({'1-D' if axis == '1d' else 'three-row'} table)",
-                  Difference(axis, min(observed, width), _request_at(check.expected, want, min(observed, width - 1)),
-                             width, observed), _view(check.expected, want, positions, rows))
+            _fail(
+                tally,
+                check,
+                want.width_rule,
+                width_signature(width, observed),
+                label,
+                f"{observed} columns for {width} tokens ({'1-D' if axis == '1d' else 'three-row'} table)",
+                Difference(
+                    axis,
+                    min(observed, width),
+                    _request_at(check.expected, want, min(observed, width - 1)),
+                    width,
+                    observed,
+                ),
+                _view(check.expected, want, positions, rows),
+            )
             return
     _cells(tally, check, label, want, positions, rows)
 
@@ -227,10 +290,22 @@ def _cells(
         index, seen = want.positions[part], positions[part]
         if not right_index and (index != seen).any():
             column = int((index != seen).argmax())
-            _fail(tally, check, span.index_rule, index_signature(index, seen), label,
-                  f"1-D table, column {span.start + column}: {seen[column]}, must be {index[column]}",
-                  Difference("1d", span.start + column, _request(check.expected, span.request),
-                             int(index[column]), int(seen[column])), _view(check.expected, want, positions, rows))
+            _fail(
+                tally,
+                check,
+                span.index_rule,
+                index_signature(index, seen),
+                label,
+                f"1-D table, column {span.start + column}: {seen[column]}, must be {index[column]}",
+                Difference(
+                    "1d",
+                    span.start + column,
+                    _request(check.expected, span.request),
+                    int(index[column]),
+                    int(seen[column]),
+                ),
+                _view(check.expected, want, positions, rows),
+            )
         if right_rows or rows is None or want.mrope is None:
             continue
         good, bad = want.mrope[:, part], rows[:, part]
@@ -243,21 +318,41 @@ def _cells(
             follows = tally.tainted.get(req, "")
             if follows:
                 signature = f"follows from {follows}"
-            _fail(tally, check, span.column_rule, signature, label,
-                  f"column {span.start + column}: {_tuple(bad[:, column])}, must be {_tuple(good[:, column])}",
-                  Difference(AXES[axis], span.start + column, req,
-                             int(good[axis, column]), int(bad[axis, column])),
-                  _view(check.expected, want, positions, rows), follows)
+            _fail(
+                tally,
+                check,
+                span.column_rule,
+                signature,
+                label,
+                f"column {span.start + column}: {_tuple(bad[:, column])}, must be {_tuple(good[:, column])}",
+                Difference(AXES[axis], span.start + column, req, int(good[axis, column]), int(bad[axis, column])),
+                _view(check.expected, want, positions, rows),
+                follows,
+            )
 
 
 def _dtype(tally: Tally, check: TableCheck, label: str, name: str, tensor: protocol.Tensor | None, dtype: str) -> bool:
     if tensor is None:
-        _fail(tally, check, "table.present", "table missing", label,
-              f"the {'1-D' if name == '1d' else 'three-row'} table is unset", Difference(name, observed="None"))
+        _fail(
+            tally,
+            check,
+            "table.present",
+            "table missing",
+            label,
+            f"the {'1-D' if name == '1d' else 'three-row'} table is unset",
+            Difference(name, observed="None"),
+        )
         return False
     if tensor.dtype != dtype:
-        _fail(tally, check, "table.dtype", f"dtype {tensor.dtype}", label, f"dtype {tensor.dtype}, must be {dtype}",
-              Difference(name, expected=dtype, observed=tensor.dtype))
+        _fail(
+            tally,
+            check,
+            "table.dtype",
+            f"dtype {tensor.dtype}",
+            label,
+            f"dtype {tensor.dtype}, must be {dtype}",
+            Difference(name, expected=dtype, observed=tensor.dtype),
+        )
         return tensor.dtype.startswith(("int", "uint"))
     return True
 
@@ -270,36 +365,63 @@ def _cost(tally: Tally, check: CostCheck, result: protocol.Counted) -> None:
     if result.method == "cuda":
         tally.check("cost.synchronisations")
         if result.syncs > check.waits:
-            tally.fail(Failure(
-                rule="cost.synchronisations", mode=check.mode, signature="too many waits", step=check.op, label="",
-                message=f"waits {result.syncs} times for the device, at most {check.waits}: "
-                        f"{', '.join(result.sync_lines)}",
-                difference=Difference("waits", expected=check.waits, observed=result.syncs),
-                where=", ".join(result.sync_lines),
-            ))
+            tally.fail(
+                Failure(
+                    rule="cost.synchronisations",
+                    mode=check.mode,
+                    signature="too many waits",
+                    step=check.op,
+                    label="",
+                    message=f"waits {result.syncs} times for the device, at most {check.waits}: "
+                    f"{', '.join(result.sync_lines)}",
+                    difference=Difference("waits", expected=check.waits, observed=result.syncs),
+                    where=", ".join(result.sync_lines),
+                )
+            )
     if result.copies > check.budget:
-        tally.fail(Failure(
-            rule=check.rule, mode=check.mode, signature="too many copies", step=check.op, label="",
-            message=f"{result.copies} host-to-device copies, at most {check.budget}: {', '.join(result.lines)}",
-            difference=Difference("copies", expected=check.budget, observed=result.copies),
-            where=", ".join(result.lines),
-        ))
+        tally.fail(
+            Failure(
+                rule=check.rule,
+                mode=check.mode,
+                signature="too many copies",
+                step=check.op,
+                label="",
+                message=f"{result.copies} host-to-device copies, at most {check.budget}: {', '.join(result.lines)}",
+                difference=Difference("copies", expected=check.budget, observed=result.copies),
+                where=", ".join(result.lines),
+            )
+        )
 
 
 def _fail(
-    tally: Tally, check: TableCheck, rule: str, signature: str, label: str, message: str,
-    difference: Difference | None = None, views: tuple[TableView, TableView] | None = None, follows: str = "",
+    tally: Tally,
+    check: TableCheck,
+    rule: str,
+    signature: str,
+    label: str,
+    message: str,
+    difference: Difference | None = None,
+    views: tuple[TableView, TableView] | None = None,
+    follows: str = "",
 ) -> None:
     expected, observed = views or (None, None)
-    tally.fail(Failure(
-        rule=rule, mode=check.expected.mode, signature=signature, step=check.op, label=label, message=message,
-        difference=difference, expected=expected, observed=observed, follows=follows,
-    ))
+    tally.fail(
+        Failure(
+            rule=rule,
+            mode=check.expected.mode,
+            signature=signature,
+            step=check.op,
+            label=label,
+            message=message,
+            difference=difference,
+            expected=expected,
+            observed=observed,
+            follows=follows,
+        )
+    )
 
 
-def _view(
-    expected: Expected, want: Tables, positions: IntArray, rows: IntArray | None
-) -> tuple[TableView, TableView]:
+def _view(expected: Expected, want: Tables, positions: IntArray, rows: IntArray | None) -> tuple[TableView, TableView]:
     owners = [_request(expected, span.request) for span in want.spans for _ in range(span.start, span.stop)]
     good = TableView(_row(want.positions), None if want.mrope is None else tuple(map(_row, want.mrope)), tuple(owners))
     bad = TableView(_row(positions.ravel()), None if rows is None else tuple(map(_row, rows)), ())
@@ -333,7 +455,7 @@ def _op_of(plan: Plan, result: int) -> int:
 
 
 def _raise_signature(result: protocol.Raised) -> str:
-    """"raises TypeError in FUNCTION": the function is part of the shape, its line is not."""
+    """ "raises TypeError in FUNCTION": the function is part of the shape, its line is not."""
     function = result.where.rsplit(" ", 1)[-1] if result.where else ""
     return f"raises {result.type}" + (f" in {function}" if function else "")
 
@@ -344,5 +466,5 @@ def _line(result: protocol.Raised) -> str:
 
 
 def protocol_tag(step: protocol.Step) -> str:
-    """"submit", "turn", .."""
+    """ "submit", "turn", .."""
     return str(step.__struct_config__.tag)

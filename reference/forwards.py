@@ -14,8 +14,15 @@ from spec.history import OutOfDomain
 from spec.modes import draft_decode, target_verify
 
 MIXES = ("text only", "media only", "media beside text", "unequal deltas")
-WINDOWS = ("inside the table", "straddles the table end", "past the table", "prefix hit", "chunk", "re-prefill",
-           "session turn")
+WINDOWS = (
+    "inside the table",
+    "straddles the table end",
+    "past the table",
+    "prefix hit",
+    "chunk",
+    "re-prefill",
+    "session turn",
+)
 
 SITUATIONS: tuple[str, ...] = tuple(
     f"{mode} x {situation}"
@@ -126,10 +133,18 @@ def _draft(state: State, op: Draft) -> Expected:
     if forwards < 1 or op.topk < 1:
         raise OutOfDomain(f"a draft of {op.num_steps} steps and topk {op.topk} runs no forward")
     steps = 1 if op.path == "direct" else forwards
-    found = {"" if step == 0 else f"step {step}": tables.draft_tables(lines, seq_lens, op.topk, step)
-             for step in range(steps)}
-    batch = Batch(mode="draft_decode", reqs=op.reqs, seq_lens=seq_lens, topk=op.topk, num_steps=op.num_steps,
-                  positions=_indices(found[""]))
+    found = {
+        "" if step == 0 else f"step {step}": tables.draft_tables(lines, seq_lens, op.topk, step)
+        for step in range(steps)
+    }
+    batch = Batch(
+        mode="draft_decode",
+        reqs=op.reqs,
+        seq_lens=seq_lens,
+        topk=op.topk,
+        num_steps=op.num_steps,
+        positions=_indices(found[""]),
+    )
     return _expected(state, batch, found, _common(lines) | {"one branch" if op.topk == 1 else "several branches"})
 
 
@@ -154,9 +169,16 @@ def _verify(state: State, op: Verify) -> Expected:
         shape = "padded to a tier"
     deepest = max(max(_depths(parents)) for parents in op.parents)
     batch = Batch(
-        mode="target_verify", reqs=op.reqs, seq_lens=seq_lens, topk=op.topk, num_steps=deepest,
-        num_draft_tokens=max(nodes), parents=op.parents, positions=_indices(found[""]),
-        verify_lens=nodes if op.ragged else (), ragged_tokens=op.ragged_tokens,
+        mode="target_verify",
+        reqs=op.reqs,
+        seq_lens=seq_lens,
+        topk=op.topk,
+        num_steps=deepest,
+        num_draft_tokens=max(nodes),
+        parents=op.parents,
+        positions=_indices(found[""]),
+        verify_lens=nodes if op.ragged else (),
+        ragged_tokens=op.ragged_tokens,
     )
     return _expected(state, batch, found, _common(lines) | {shape} | ({f"padded {op.pad}"} if op.pad else set()))
 
@@ -180,9 +202,15 @@ def _block(state: State, op: Block) -> Expected:
     if len(op.blocks) != len(op.reqs) or op.block_size < 1:
         raise OutOfDomain("one block number per request, of at least one token")
     offsets = tuple(block * op.block_size for block in op.blocks)
-    batch = Batch(mode="dllm_extend", reqs=op.reqs, seq_lens=tuple(offset + op.block_size for offset in offsets),
-                  block_offsets=offsets, block_size=op.block_size,
-                  prefix_lens=offsets, extend_lens=(op.block_size,) * len(offsets))
+    batch = Batch(
+        mode="dllm_extend",
+        reqs=op.reqs,
+        seq_lens=tuple(offset + op.block_size for offset in offsets),
+        block_offsets=offsets,
+        block_size=op.block_size,
+        prefix_lens=offsets,
+        extend_lens=(op.block_size,) * len(offsets),
+    )
     return _expected(state, batch, {"": tables.block_tables(offsets, op.block_size)}, {"text only"})
 
 
@@ -251,5 +279,3 @@ def _window_situations(request: Request, line: Timeline, prefix: int, extend: in
         else:
             out.add("inside the table")
     return out
-
-

@@ -120,6 +120,3 @@ def _emit_all(state: State, counts: Mapping[int, int]) -> Transition:
             raise OutOfDomain(f"request {req} emits {count} tokens")
         state, emitted[req] = emit(state, request, count)
     return Transition(state=state, emitted=emitted)
-
-
-

@@ -172,8 +172,23 @@ class MeasureCost(msgspec.Struct, frozen=True, tag="cost", omit_defaults=True):
 
 
 Operation = (
-    Submit | Open | Turn | Extend | Decode | Mixed | Draft | Verify | DraftExtend | Accept | Retract | Reschedule
-    | Finish | Abort | Idle | Block | MeasureCost
+    Submit
+    | Open
+    | Turn
+    | Extend
+    | Decode
+    | Mixed
+    | Draft
+    | Verify
+    | DraftExtend
+    | Accept
+    | Retract
+    | Reschedule
+    | Finish
+    | Abort
+    | Idle
+    | Block
+    | MeasureCost
 )
 
 

@@ -112,9 +112,7 @@ def decode_tables(lines: Sequence[Timeline], seq_lens: Sequence[int]) -> Tables:
     return builder.build()
 
 
-def verify_tables(
-    lines: Sequence[Timeline], seq_lens: Sequence[int], parents: Sequence[Sequence[int]]
-) -> Tables:
+def verify_tables(lines: Sequence[Timeline], seq_lens: Sequence[int], parents: Sequence[Sequence[int]]) -> Tables:
     """target_verify; seq_lens count committed tokens."""
     builder = Builder("target_verify", "width")
     for request, (line, seq_len) in enumerate(zip(lines, seq_lens, strict=True)):
@@ -167,15 +165,18 @@ def block_tables(block_offsets: Sequence[int], block_size: int) -> Tables:
     return Tables(np.asarray(indices, dtype=np.int64), None, tuple(spans), "dllm_extend.width")
 
 
-def padded(tables: Tables, width: int, fill_rule: str = "padding.harmless_fill",
-           width_rule: str = "padding.width") -> Tables:
+def padded(
+    tables: Tables, width: int, fill_rule: str = "padding.harmless_fill", width_rule: str = "padding.width"
+) -> Tables:
     """The same tables in a buffer of `width` columns."""
     assert tables.mrope is not None
     live = tables.positions.size
     count = len(padding.fill(fill_rule, width - live, tables.mrope.shape[0]))
     live_rule = "padding.live_columns"
-    spans = tables.spans if fill_rule != "padding.harmless_fill" else tuple(
-        Span(span.request, span.start, span.stop, live_rule, live_rule) for span in tables.spans
+    spans = (
+        tables.spans
+        if fill_rule != "padding.harmless_fill"
+        else tuple(Span(span.request, span.start, span.stop, live_rule, live_rule) for span in tables.spans)
     )
     if count:
         spans = (*spans, Span(-1, live, width, fill_rule, fill_rule))

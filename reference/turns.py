@@ -14,10 +14,18 @@ from spec.history import History, OutOfDomain, length
 def submit(state: State, op: Submit) -> State:
     """A plain request arrives."""
     state, ids = fresh_ids(state, op.prompt)
-    return arrived(state, Request(
-        req=op.req, prompt=op.prompt, ids=ids, turn=op.prompt, turn_ids=ids,
-        tabulated_runs=len(op.prompt), max_new_tokens=op.max_new_tokens,
-    ))
+    return arrived(
+        state,
+        Request(
+            req=op.req,
+            prompt=op.prompt,
+            ids=ids,
+            turn=op.prompt,
+            turn_ids=ids,
+            tabulated_runs=len(op.prompt),
+            max_new_tokens=op.max_new_tokens,
+        ),
+    )
 
 
 def open_session(state: State, op: Open) -> State:
@@ -35,14 +43,30 @@ def turn(state: State, op: Turn) -> State:
     state, new_ids = fresh_ids(state, op.prompt)
     parent = _parent(state, session, op)
     if _is_refused(state, session, op):
-        return arrived(state, Request(
-            req=op.req, prompt=op.prompt, ids=new_ids, turn=op.prompt, turn_ids=new_ids, tabulated_runs=len(op.prompt),
-            max_new_tokens=op.max_new_tokens, session=op.session, status="refused",
-        ))
+        return arrived(
+            state,
+            Request(
+                req=op.req,
+                prompt=op.prompt,
+                ids=new_ids,
+                turn=op.prompt,
+                turn_ids=new_ids,
+                tabulated_runs=len(op.prompt),
+                max_new_tokens=op.max_new_tokens,
+                session=op.session,
+                status="refused",
+            ),
+        )
     prompt, kept_ids = _history(state, parent, op)
     request = Request(
-        req=op.req, prompt=prompt, ids=rules.token_ids(kept_ids, new_ids), turn=op.prompt, turn_ids=new_ids,
-        tabulated_runs=0, max_new_tokens=op.max_new_tokens, session=op.session,
+        req=op.req,
+        prompt=prompt,
+        ids=rules.token_ids(kept_ids, new_ids),
+        turn=op.prompt,
+        turn_ids=new_ids,
+        tabulated_runs=0,
+        max_new_tokens=op.max_new_tokens,
+        session=op.session,
         parent=None if parent is None else parent.req,
     )
     state = arrived(state, replace(request, tabulated_runs=_tabulated(state, parent, request, len(kept_ids))))
@@ -136,5 +160,3 @@ def _without_children(state: State, known: tuple[int, ...], parent: int) -> tupl
         if state.requests[req].parent == parent or state.requests[req].parent in gone:
             gone.add(req)
     return tuple(req for req in known if req not in gone)
-
-

@@ -20,7 +20,7 @@ def text_only(mode: str) -> int:
 
 @rule("cost.media", source=HOT, bugs=("sglang #11046",))
 def media(mode: str) -> int:
-    """A speculative forward of a batch with media must make at most one host-to-device copy, for all deltas together."""
+    """A speculative forward of a batch with media must make at most one host-to-device copy, all deltas together."""
     del mode
     return 1
 
@@ -33,7 +33,7 @@ def host_lengths(has_media: bool) -> int:
 
 @rule("cost.decode", source=HOT, bugs=("sglang #11046", "sglang #9460"))
 def decode(has_media: bool) -> int:
-    """A decode must make no copy for a text-only batch, and at most one with media, however many requests bring some."""
+    """A decode must make no copy for a text-only batch, and at most one with media, however many requests have some."""
     return 1 if has_media else 0
 
 

@@ -60,8 +60,11 @@ def drafted(drafts: Reading, decodes: Reading) -> bool:
     return agree(drafts, decodes)
 
 
-@rule("laws.append_is_a_fresh_request", source="public interface: a session turn stands for its whole history",
-      bugs=("sglang #39145", "sglang #18152"))
+@rule(
+    "laws.append_is_a_fresh_request",
+    source="public interface: a session turn stands for its whole history",
+    bugs=("sglang #39145", "sglang #18152"),
+)
 def appended(turn: Reading, fresh: Reading) -> bool:
     """A session's turn must read the same columns as one fresh request with the whole history."""
     return agree(turn, fresh)

@@ -28,8 +28,11 @@ def others_unchanged(before: object, after: object) -> bool:
     return before == after
 
 
-@rule("ownership.batch_is_read_only", source="public interface: the batch constructor says that it must not mutate its input",
-      bugs=("transformers #39749",))
+@rule(
+    "ownership.batch_is_read_only",
+    source="public interface: the batch constructor says that it must not mutate its input",
+    bugs=("transformers #39749",),
+)
 def batch_is_read_only(changed: tuple[str, ...]) -> bool:
     """Building a forward must change none of the batch's lengths, requests, media inputs, their tables and deltas.
 
@@ -56,8 +59,11 @@ def fill_ids(prompt: tuple[int, ...], outputs: tuple[int, ...]) -> tuple[int, ..
     return prompt + outputs
 
 
-@rule("freshness.padded_media", source="public interface: placeholder tokens carry their item's pad value for the prefix cache",
-      bugs=("sglang #38068", "sglang #33716"))
+@rule(
+    "freshness.padded_media",
+    source="public interface: placeholder tokens carry their item's pad value for the prefix cache",
+    bugs=("sglang #38068", "sglang #33716"),
+)
 def padded(is_media: bool, raw: int, held: int) -> bool:
     """After padding every placeholder token must hold a pad value, and every text token its own id."""
     return held != raw if is_media else held == raw

@@ -3,7 +3,7 @@
 Each operation is defined by the history that it yields; the new request's table is that history's table, exactly as if
 a fresh request had sent the same tokens and media.
 
-    saved turn: prompt runs p, reply of r tokens (a generation may run past its limit: only the first max_new_tokens count)
+    saved turn: prompt runs p, reply of r tokens (of a longer generation only the first max_new_tokens count)
     append                 p + text(r) + new
     branch                 the same, whatever the parent's other children did
     streaming append       the same, onto the last finished turn

@@ -37,7 +37,7 @@ def explain(message: str, cuda: str = "") -> str:
     if "too old" in message:
         found = re.search(r"version (\d+)", message)
         version = f" (it offers CUDA {int(found[1]) // 1000}.{int(found[1]) % 1000 // 10})" if found else ""
-        return f"the NVIDIA driver is too old{version} for this torch, which wants CUDA {cuda or '?'}: update the driver"
+        return f"the NVIDIA driver is too old{version} for this torch, which wants CUDA {cuda or '?'}: update it"
     if "out of memory" in message.lower():
         return f"{OUT_OF_MEMORY}: something else holds it ({first})"
     if "no NVIDIA driver" in message or "no CUDA-capable device" in message or "No CUDA GPUs" in message:

@@ -8,7 +8,7 @@ Burnside's lemma: (all paths + paths that renaming leaves alone) / 2.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 from itertools import product
 
 from conformance.enumerate.scopes import Scope, SessionScope
@@ -41,7 +41,7 @@ def _count_plain(scope: Scope) -> int:
 Options = tuple[bool, tuple[tuple[int, ...], ...], bool]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _paths(ones: tuple[One, ...], depth: int, options: Options) -> int:
     if depth == 0:
         return 1
@@ -88,7 +88,7 @@ def _moves(ones: tuple[One, ...], options: Options) -> Iterator[tuple[tuple[One,
                 yield ones, 1
 
 
-@lru_cache(maxsize=None)
+@cache
 def _fixed(one: One, depth: int, options: Options) -> int:
     """Paths of two equal requests that stay equal: both do the same in every move."""
     if depth == 0:
@@ -113,7 +113,10 @@ def _count_turns(scope: SessionScope) -> int:
 
 
 def _turns(
-    known: tuple[tuple[int, int, int, int], ...], number: int, scope: SessionScope, first: tuple[int, ...],
+    known: tuple[tuple[int, int, int, int], ...],
+    number: int,
+    scope: SessionScope,
+    first: tuple[int, ...],
     later: tuple[int, ...],
 ) -> int:
     """known: (turn, prompt tokens, reply tokens, parent or -1) of turns that a later one may name."""
@@ -131,7 +134,10 @@ def _turns(
 
 
 def _continuations(
-    known: tuple[tuple[int, int, int, int], ...], number: int, scope: SessionScope, first: tuple[int, ...],
+    known: tuple[tuple[int, int, int, int], ...],
+    number: int,
+    scope: SessionScope,
+    first: tuple[int, ...],
     later: tuple[int, ...],
 ) -> Iterator[tuple[int, tuple[tuple[int, int, int, int], ...], int]]:
     """(prompt tokens, turns still known, parent) of every way to go on."""

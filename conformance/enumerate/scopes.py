@@ -61,9 +61,11 @@ class Scope:
 
     def describe(self) -> str:
         """The bound in one line."""
-        return (f"{self.name} (requests {self.requests}, tokens {self.tokens}, media {self.media}, grids "
-                f"{len(self.grids)}, moves {self.depth}, hits {'all' if self.hits else 'none'}, rounds "
-                f"{len(self.rounds)} {self.path}, retractions {'any' if self.retract else 'none'})")
+        return (
+            f"{self.name} (requests {self.requests}, tokens {self.tokens}, media {self.media}, grids "
+            f"{len(self.grids)}, moves {self.depth}, hits {'all' if self.hits else 'none'}, rounds "
+            f"{len(self.rounds)} {self.path}, retractions {'any' if self.retract else 'none'})"
+        )
 
     def prompts(self) -> tuple[History, ...]:
         """Every prompt: at most `tokens` tokens, at most `media` media runs, text anywhere between."""
@@ -93,9 +95,11 @@ class SessionScope:
 
     def describe(self) -> str:
         """The bound in one line."""
-        return (f"{self.name} (turns {self.turns}, prompts {len(self.first)} then {len(self.later)}, replies "
-                f"{self.reply}, rewrites {'all' if self.rewrites else 'none'}, aborts "
-                f"{'any' if self.aborts else 'none'}, hits {'all' if self.hits else 'none'})")
+        return (
+            f"{self.name} (turns {self.turns}, prompts {len(self.first)} then {len(self.later)}, replies "
+            f"{self.reply}, rewrites {'all' if self.rewrites else 'none'}, aborts "
+            f"{'any' if self.aborts else 'none'}, hits {'all' if self.hits else 'none'})"
+        )
 
 
 def _prompts(grids: tuple[Run, ...], tokens: int, media: int) -> Iterator[History]:
@@ -120,35 +124,90 @@ TURNS_FIRST: tuple[History, ...] = ((text(2),), (text(1), SQUARE), (ROW, text(1)
 TURNS_LATER: tuple[History, ...] = ((text(1),), (COLUMN, text(1)), (text(1), SQUARE))
 
 SMALL: tuple[Scope | SessionScope, ...] = (
-    Scope(name="one request", requests=1, tokens=4, media=1, grids=(ROW, SQUARE), depth=3, hits=True,
-          rounds=(CHAIN,), retract=True),
+    Scope(
+        name="one request",
+        requests=1,
+        tokens=4,
+        media=1,
+        grids=(ROW, SQUARE),
+        depth=3,
+        hits=True,
+        rounds=(CHAIN,),
+        retract=True,
+    ),
     Scope(name="two requests", requests=2, tokens=3, media=1, grids=(COLUMN,), depth=2, rounds=(CHAIN,)),
     SessionScope(name="sessions", turns=2, first=TURNS_FIRST, later=TURNS_LATER, reply=1, rewrites=True, aborts=True),
     SessionScope(name="streaming", turns=2, first=TURNS_FIRST, later=TURNS_LATER, reply=2, streaming=True, aborts=True),
 )
 STANDARD: tuple[Scope | SessionScope, ...] = (
-    Scope(name="one request", requests=1, tokens=5, media=1, grids=(ROW, SQUARE), depth=3, hits=True,
-          rounds=(CHAIN, TREE), retract=True),
+    Scope(
+        name="one request",
+        requests=1,
+        tokens=5,
+        media=1,
+        grids=(ROW, SQUARE),
+        depth=3,
+        hits=True,
+        rounds=(CHAIN, TREE),
+        retract=True,
+    ),
     Scope(name="two requests", requests=2, tokens=3, media=1, grids=(COLUMN,), depth=3),
     Scope(name="two requests in rounds", requests=2, tokens=2, media=1, grids=(COLUMN,), depth=3, rounds=(CHAIN,)),
-    Scope(name="rounds by the callers", requests=1, tokens=3, media=1, grids=(ROW,), depth=2, rounds=(CHAIN, TREE),
-          path="caller"),
-    Scope(name="rounds of two by the callers", requests=2, tokens=1, media=1, grids=(DOT,), depth=2, rounds=(CHAIN,),
-          path="caller"),
-    SessionScope(name="sessions", turns=2, first=TURNS_FIRST, later=TURNS_LATER, reply=2, rewrites=True, aborts=True,
-                 hits=True),
+    Scope(
+        name="rounds by the callers",
+        requests=1,
+        tokens=3,
+        media=1,
+        grids=(ROW,),
+        depth=2,
+        rounds=(CHAIN, TREE),
+        path="caller",
+    ),
+    Scope(
+        name="rounds of two by the callers",
+        requests=2,
+        tokens=1,
+        media=1,
+        grids=(DOT,),
+        depth=2,
+        rounds=(CHAIN,),
+        path="caller",
+    ),
+    SessionScope(
+        name="sessions", turns=2, first=TURNS_FIRST, later=TURNS_LATER, reply=2, rewrites=True, aborts=True, hits=True
+    ),
     SessionScope(name="branches", turns=3, first=TURNS_FIRST, later=TURNS_LATER, reply=1, aborts=True),
     SessionScope(name="streaming", turns=3, first=TURNS_FIRST, later=TURNS_LATER, reply=2, streaming=True, aborts=True),
 )
 LARGE: tuple[Scope | SessionScope, ...] = (
-    Scope(name="one request", requests=1, tokens=8, media=2, grids=(ROW, COLUMN, SQUARE, FRAMES, WIDE), depth=4,
-          hits=True, rounds=(CHAIN, TREE), retract=True),
-    Scope(name="two requests", requests=2, tokens=5, media=1, grids=(ROW, COLUMN, SQUARE), depth=3, hits=True,
-          rounds=(CHAIN, TREE), retract=True),
-    SessionScope(name="sessions", turns=3, first=TURNS_FIRST, later=TURNS_LATER, reply=2, rewrites=True, aborts=True,
-                 hits=True),
-    SessionScope(name="streaming", turns=4, first=TURNS_FIRST, later=TURNS_LATER, reply=2, streaming=True, aborts=True,
-                 hits=True),
+    Scope(
+        name="one request",
+        requests=1,
+        tokens=8,
+        media=2,
+        grids=(ROW, COLUMN, SQUARE, FRAMES, WIDE),
+        depth=4,
+        hits=True,
+        rounds=(CHAIN, TREE),
+        retract=True,
+    ),
+    Scope(
+        name="two requests",
+        requests=2,
+        tokens=5,
+        media=1,
+        grids=(ROW, COLUMN, SQUARE),
+        depth=3,
+        hits=True,
+        rounds=(CHAIN, TREE),
+        retract=True,
+    ),
+    SessionScope(
+        name="sessions", turns=3, first=TURNS_FIRST, later=TURNS_LATER, reply=2, rewrites=True, aborts=True, hits=True
+    ),
+    SessionScope(
+        name="streaming", turns=4, first=TURNS_FIRST, later=TURNS_LATER, reply=2, streaming=True, aborts=True, hits=True
+    ),
 )
 
 BOUNDS: dict[str, tuple[Scope | SessionScope, ...]] = {"small": SMALL, "standard": STANDARD, "large": LARGE}

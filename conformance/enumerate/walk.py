@@ -10,7 +10,19 @@ import msgspec
 from conformance.enumerate.scopes import Round, Scope
 from reference.lifecycle import apply
 from reference.operations import (
-    Accept, Decode, Draft, DraftExtend, Extend, Mixed, Operation, Reschedule, Retract, Scenario, Submit, Verify, Window,
+    Accept,
+    Decode,
+    Draft,
+    DraftExtend,
+    Extend,
+    Mixed,
+    Operation,
+    Reschedule,
+    Retract,
+    Scenario,
+    Submit,
+    Verify,
+    Window,
 )
 from reference.requests import Request, State, tokens_of
 from spec.history import History
@@ -144,5 +156,3 @@ def _renamed(op: Operation, names: dict[int, int]) -> Operation:
 def _windows_renamed(windows: tuple[Window, ...], names: dict[int, int]) -> tuple[Window, ...]:
     renamed = [msgspec.structs.replace(window, req=names[window.req]) for window in windows]
     return tuple(sorted(renamed, key=lambda window: window.req))
-
-

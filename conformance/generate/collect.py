@@ -21,8 +21,14 @@ BATCH = 50
 
 def _settings(count: int, steps: int = 30) -> settings:
     return settings(
-        max_examples=count, database=None, deadline=None, phases=[Phase.generate], stateful_step_count=steps,
-        suppress_health_check=list(HealthCheck), print_blob=False, verbosity=hypothesis.Verbosity.quiet,
+        max_examples=count,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        stateful_step_count=steps,
+        suppress_health_check=list(HealthCheck),
+        print_blob=False,
+        verbosity=hypothesis.Verbosity.quiet,
     )
 
 

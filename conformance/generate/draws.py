@@ -132,11 +132,18 @@ def _turn(draw: Draw, state: State) -> tuple[Operation, ...]:
         return (Turn(session.session, req, prompt, replace=bool(known), max_new_tokens=limit),)
     parent = draw.one(known)
     how = draw.one(("append", "append", "append", "append", "replace", "drop", "offset"))
-    return (Turn(
-        session.session, req, prompt, parent, replace=how == "replace",
-        offset=draw.number(1, tokens_of(state.requests[parent])) if how == "offset" else 0,
-        drop_previous_output=how == "drop", max_new_tokens=limit,
-    ),)
+    return (
+        Turn(
+            session.session,
+            req,
+            prompt,
+            parent,
+            replace=how == "replace",
+            offset=draw.number(1, tokens_of(state.requests[parent])) if how == "offset" else 0,
+            drop_previous_output=how == "drop",
+            max_new_tokens=limit,
+        ),
+    )
 
 
 def _windows(draw: Draw, state: State) -> tuple[Window, ...]:
@@ -224,21 +231,23 @@ def _abortable(state: State) -> list[Request]:
     return [r for r in state.requests.values() if r.status in ("waiting", "running")]
 
 
-DRAWS: Mapping[str, Kind] = MappingProxyType({
-    "submit": Kind(_room, _submit, 2),
-    "extend": Kind(lambda state: bool(waiting(state)), _extend, 5),
-    "decode": Kind(lambda state: bool(running(state)), _decode, 3),
-    "mixed": Kind(lambda state: bool(waiting(state) and running(state)), _mixed, 4),
-    "round": Kind(lambda state: bool(running(state)), _round, 2),
-    "ragged": Kind(lambda state: bool(running(state)), _ragged),
-    "retract": _of_one(Retract, running),
-    "refuse": _of_one(Reschedule, _refusable),
-    "finish": _of_one(Finish, running, 2),
-    "abort": _of_one(Abort, _abortable),
-    "open": Kind(lambda state: len(state.sessions) < MOST_SESSIONS, _open),
-    "turn": Kind(lambda state: bool(state.sessions) and _room(state), _turn, 4),
-    "idle": Kind(lambda state: bool(state.requests), lambda draw, state: (Idle(),)),
-})
+DRAWS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "submit": Kind(_room, _submit, 2),
+        "extend": Kind(lambda state: bool(waiting(state)), _extend, 5),
+        "decode": Kind(lambda state: bool(running(state)), _decode, 3),
+        "mixed": Kind(lambda state: bool(waiting(state) and running(state)), _mixed, 4),
+        "round": Kind(lambda state: bool(running(state)), _round, 2),
+        "ragged": Kind(lambda state: bool(running(state)), _ragged),
+        "retract": _of_one(Retract, running),
+        "refuse": _of_one(Reschedule, _refusable),
+        "finish": _of_one(Finish, running, 2),
+        "abort": _of_one(Abort, _abortable),
+        "open": Kind(lambda state: len(state.sessions) < MOST_SESSIONS, _open),
+        "turn": Kind(lambda state: bool(state.sessions) and _room(state), _turn, 4),
+        "idle": Kind(lambda state: bool(state.requests), lambda draw, state: (Idle(),)),
+    }
+)
 """Every kind of move by name."""
 
 

@@ -79,8 +79,13 @@ def candidates(scenario: Scenario) -> Iterator[Scenario]:
 
 
 def _with(scenario: Scenario, ops: list[Operation]) -> Scenario:
-    return Scenario(name=f"{scenario.name.removesuffix(' (shrunk)')} (shrunk)", ops=tuple(ops), family=scenario.family,
-                    note=scenario.note, repeat=scenario.repeat)
+    return Scenario(
+        name=f"{scenario.name.removesuffix(' (shrunk)')} (shrunk)",
+        ops=tuple(ops),
+        family=scenario.family,
+        note=scenario.note,
+        repeat=scenario.repeat,
+    )
 
 
 def without_request(op: Operation, req: int) -> Operation | None:

@@ -16,6 +16,7 @@ from spec.history import History, OutOfDomain
 FAMILIES = ("qwen2_vl", "qwen2_5_vl")
 """Families that every engine adapter can be given; the others have a phase of their own."""
 
+
 @st.composite
 def histories(draw: Callable[[Any], Any], most: int = 4, largest: int = 6) -> History:
     """A prompt of 1 .. most runs, grids of up to 2 x largest patches a side: see Draw.history."""

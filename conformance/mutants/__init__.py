@@ -1,6 +1,7 @@
 """Planted faults: the reference engine with one small thing wrong, each a faithful miniature of a real bug or slip.
 
-They prove that the suite can fail. `ropecheck score --mutants` runs them all; the reference itself must be caught by none.
+They prove that the suite can fail. `ropecheck score --mutants` runs them all; the reference itself must be caught by
+none.
 """
 
 from __future__ import annotations

@@ -69,5 +69,6 @@ def owners(tables: Tables) -> IntArray:
 
 def deltas(tables: Tables, lines: Sequence[Timeline]) -> IntArray:
     """Per column, the delta of its request (0 for text-only requests and padding)."""
-    return np.array([0 if row < 0 or not lines[row].has_media else lines[row].delta for row in owners(tables)],
-                    dtype=np.int64)
+    return np.array(
+        [0 if row < 0 or not lines[row].has_media else lines[row].delta for row in owners(tables)], dtype=np.int64
+    )

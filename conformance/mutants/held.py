@@ -162,8 +162,14 @@ class ShortTurnTable(ReferenceEngine):
     """A media turn's table covers that turn alone."""
 
     def turn_record(
-        self, ids: tuple[int, ...], media: protocol.Media | None, before: IntArray, kept: tuple[int, ...],
-        max_new_tokens: int, items: tuple[tuple[int, int], ...] = (), media_width: int = 0,
+        self,
+        ids: tuple[int, ...],
+        media: protocol.Media | None,
+        before: IntArray,
+        kept: tuple[int, ...],
+        max_new_tokens: int,
+        items: tuple[tuple[int, int], ...] = (),
+        media_width: int = 0,
     ) -> Held:
         right = super().turn_record(ids, media, before, kept, max_new_tokens, items, media_width)
         return replace(right, table=decoded(media.table)) if media is not None and kept else right

@@ -11,13 +11,16 @@ def scenarios() -> list[Scenario]:
     for name, prompts in (("text", ("text", "text")), ("media", ("image", "text", "video"))):
         reqs = tuple(range(len(prompts)))
         start = running(*(PROMPTS[prompt] for prompt in prompts))
-        out.append(scenario(
-            f"copies, {name}", "What each speculative forward copies from the host.",
-            start,
-            MeasureCost(Verify(reqs, tuple(chain(4) for _ in reqs), path="direct")),
-            MeasureCost(Draft(reqs, num_steps=2, path="direct")),
-            MeasureCost(DraftExtend(reqs, 4, host_lengths=False, path="direct")),
-            MeasureCost(DraftExtend(reqs, 4, host_lengths=True, path="direct")),
-            MeasureCost(Decode(reqs)),
-        ))
+        out.append(
+            scenario(
+                f"copies, {name}",
+                "What each speculative forward copies from the host.",
+                start,
+                MeasureCost(Verify(reqs, tuple(chain(4) for _ in reqs), path="direct")),
+                MeasureCost(Draft(reqs, num_steps=2, path="direct")),
+                MeasureCost(DraftExtend(reqs, 4, host_lengths=False, path="direct")),
+                MeasureCost(DraftExtend(reqs, 4, host_lengths=True, path="direct")),
+                MeasureCost(Decode(reqs)),
+            )
+        )
     return out

@@ -64,15 +64,26 @@ def _cuts(name: str, prompt: History) -> Iterator[Scenario]:
             continue
         text_only = (Law("laws.text_rows_are_the_index", Pick(0, (2,))),) if name == "text" else ()
         yield instance(
-            f"law: {name} cut at {cut}", "One prefill, and the same in two windows.",
+            f"law: {name} cut at {cut}",
+            "One prefill, and the same in two windows.",
             (two("chunked_prefill_is_one_prefill", (1, (3, 4)), (0, (2,))), *text_only),
-            Submit(0, prompt), Submit(1, prompt), prefill(0), Extend((Window(1, cut),)), prefill(1), Decode((0, 1)),
+            Submit(0, prompt),
+            Submit(1, prompt),
+            prefill(0),
+            Extend((Window(1, cut),)),
+            prefill(1),
+            Decode((0, 1)),
         )
     if length > 3:
         yield instance(
-            f"law: {name} after a hit", "After a prefix hit, the rest at once and in two windows.",
+            f"law: {name} after a hit",
+            "After a prefix hit, the rest at once and in two windows.",
             (two("extend_composes", (1, (3, 4)), (0, (2,))),),
-            Submit(0, prompt), Submit(1, prompt), Extend((Window(0, hit=1),)), Extend((Window(1, 1, hit=1),)), prefill(1),
+            Submit(0, prompt),
+            Submit(1, prompt),
+            Extend((Window(0, hit=1),)),
+            Extend((Window(1, 1, hit=1),)),
+            prefill(1),
         )
 
 
@@ -81,7 +92,8 @@ def _speculation(name: str, prompt: History) -> Scenario:
     twin that accepts what the first one decodes."""
     text_only = (Law("laws.text_rows_are_the_index", Pick(0, (3, 4, 5))),) if name == "text" else ()
     return instance(
-        f"law: {name} drafted, verified and decoded", "Four routes to the next four tokens.",
+        f"law: {name} drafted, verified and decoded",
+        "Four routes to the next four tokens.",
         (
             two("verify_chain_is_decodes", (0, (3,)), (0, (6, 7, 8, 9))),
             two("draft_extend_is_verify_chain", (0, (4,)), (0, (3,))),
@@ -89,20 +101,34 @@ def _speculation(name: str, prompt: History) -> Scenario:
             two("speculation_places_the_same", (1, (10, 12)), (0, (6, 7, 8, 9))),
             *text_only,
         ),
-        Submit(0, prompt), Submit(1, prompt), prefill(0, 1),
-        Verify((0,), (chain(4),), path="direct"), DraftExtend((0,), 4, path="direct"), Draft((0,), num_steps=4),
+        Submit(0, prompt),
+        Submit(1, prompt),
+        prefill(0, 1),
+        Verify((0,), (chain(4),), path="direct"),
+        DraftExtend((0,), 4, path="direct"),
+        Draft((0,), num_steps=4),
         *(Decode((0,)) for _ in range(4)),
-        Verify((1,), (chain(3),), path="direct"), Accept(1, 2), Verify((1,), (chain(3),), path="direct"),
+        Verify((1,), (chain(3),), path="direct"),
+        Accept(1, 2),
+        Verify((1,), (chain(3),), path="direct"),
     )
 
 
 def _retraction(name: str, prompt: History) -> Scenario:
     """Requests 0 and 1 have the same prompt; 1 is retracted after three tokens."""
     return instance(
-        f"law: {name} retracted and resumed", "Undisturbed, and retracted half-way.",
+        f"law: {name} retracted and resumed",
+        "Undisturbed, and retracted half-way.",
         (two("retract_and_resume", (1, (7, 8)), (0, (2, 3, 4, 5))),),
-        Submit(0, prompt), Submit(1, prompt), prefill(0, 1), Decode((0, 1)), Decode((0, 1)), Decode((0,)), Retract(1),
-        prefill(1), Decode((1,)),
+        Submit(0, prompt),
+        Submit(1, prompt),
+        prefill(0, 1),
+        Decode((0, 1)),
+        Decode((0, 1)),
+        Decode((0,)),
+        Retract(1),
+        prefill(1),
+        Decode((1,)),
     )
 
 
@@ -113,15 +139,33 @@ def _sessions(name: str, first: History) -> Iterator[Scenario]:
     for what, second in (("text", (text(3),)), ("image", media(SECOND_IMAGE))):
         whole: History = (*first, text(3), *second)
         yield instance(
-            f"law: {name} then {what}", "A turn, and one fresh request with its whole history.",
+            f"law: {name} then {what}",
+            "A turn, and one fresh request with its whole history.",
             (two("append_is_a_fresh_request", (1, (at + 1, at + 2)), (2, (at + 4, at + 5))),),
-            *start, Turn(0, 1, second, 0), prefill(1), Decode((1,)), Submit(2, whole), prefill(2), Decode((2,)),
+            *start,
+            Turn(0, 1, second, 0),
+            prefill(1),
+            Decode((1,)),
+            Submit(2, whole),
+            prefill(2),
+            Decode((2,)),
         )
         yield instance(
-            f"law: {name} branches to {what}", "A branch beside a busy and an aborted sibling.",
+            f"law: {name} branches to {what}",
+            "A branch beside a busy and an aborted sibling.",
             (two("branch_is_its_own_history", (3, (at + 5, at + 7)), (4, (at + 9, at + 10))),),
-            *start, Turn(0, 1, media(SECOND_IMAGE), 0), prefill(1), Turn(0, 2, (text(1),), 0), Abort(2),
-            Turn(0, 3, second, 0), prefill(3), Decode((1,)), Decode((3, 1)), Submit(4, whole), prefill(4), Decode((4,)),
+            *start,
+            Turn(0, 1, media(SECOND_IMAGE), 0),
+            prefill(1),
+            Turn(0, 2, (text(1),), 0),
+            Abort(2),
+            Turn(0, 3, second, 0),
+            prefill(3),
+            Decode((1,)),
+            Decode((3, 1)),
+            Submit(4, whole),
+            prefill(4),
+            Decode((4,)),
         )
 
 
@@ -131,13 +175,26 @@ def _batches(one: str, other: str) -> Iterator[Scenario]:
     arrivals: list[Operation] = [Submit(0, a), Submit(1, b), Submit(2, a), Submit(3, b)]
     trees = ((0, 0), (0, 1))
     yield instance(
-        f"law: {one} and {other}, order", "The same batch in two orders.",
+        f"law: {one} and {other}, order",
+        "The same batch in two orders.",
         (two("batch_order", (2, (5, 7, 9)), (0, (4, 6, 8))), two("batch_order", (3, (5, 7, 9)), (1, (4, 6, 8)))),
-        *arrivals, prefill(0, 1), prefill(3, 2), Decode((0, 1)), Decode((3, 2)),
-        Verify((0, 1), trees, topk=2, path="direct"), Verify((3, 2), tuple(reversed(trees)), topk=2, path="direct"),
+        *arrivals,
+        prefill(0, 1),
+        prefill(3, 2),
+        Decode((0, 1)),
+        Decode((3, 2)),
+        Verify((0, 1), trees, topk=2, path="direct"),
+        Verify((3, 2), tuple(reversed(trees)), topk=2, path="direct"),
     )
     yield instance(
-        f"law: {one} and {other}, alone", "Together, and each alone.",
+        f"law: {one} and {other}, alone",
+        "Together, and each alone.",
         (two("batch_split", (0, (4, 7)), (2, (5, 8))), two("batch_split", (1, (4, 7)), (3, (6, 9)))),
-        *arrivals, prefill(0, 1), prefill(2), prefill(3), Decode((0, 1)), Decode((2,)), Decode((3,)),
+        *arrivals,
+        prefill(0, 1),
+        prefill(2),
+        prefill(3),
+        Decode((0, 1)),
+        Decode((2,)),
+        Decode((3,)),
     )

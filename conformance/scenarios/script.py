@@ -30,19 +30,21 @@ CLIP = video(3, 4, 6)
 LONG = video(12, 4, 4)
 """12 frames of 2 x 2: time is the longest axis. delta -36."""
 
-PROMPTS: Mapping[str, History] = MappingProxyType({
-    "text": (text(5),),
-    "image": (text(2), WIDE, text(3)),
-    "video": (text(1), CLIP, text(2)),
-    "long video": (text(2), LONG, text(2)),
-    "two images": (text(2), WIDE, text(3), TALL, text(1)),
-    "adjacent images": (text(1), WIDE, TALL, text(2)),
-    "image first": (WIDE, text(4)),
-    "image last": (text(3), TALL),
-    "image alone": (WIDE,),
-    "one row": (text(2), LINE, text(1)),
-    "image then video": (text(1), TALL, text(1), CLIP, text(1)),
-})
+PROMPTS: Mapping[str, History] = MappingProxyType(
+    {
+        "text": (text(5),),
+        "image": (text(2), WIDE, text(3)),
+        "video": (text(1), CLIP, text(2)),
+        "long video": (text(2), LONG, text(2)),
+        "two images": (text(2), WIDE, text(3), TALL, text(1)),
+        "adjacent images": (text(1), WIDE, TALL, text(2)),
+        "image first": (WIDE, text(4)),
+        "image last": (text(3), TALL),
+        "image alone": (WIDE,),
+        "one row": (text(2), LINE, text(1)),
+        "image then video": (text(1), TALL, text(1), CLIP, text(1)),
+    }
+)
 """Prompts by name; all deltas differ enough to tell a request's own from its neighbour's."""
 
 

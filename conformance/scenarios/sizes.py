@@ -41,16 +41,22 @@ def prompts(rows: int, kind: str) -> list[History]:
 def _batch(rows: int, kind: str) -> Scenario:
     reqs = tuple(range(rows))
     return scenario(
-        f"sizes: batch {rows}, {kind}", "A grid of one program per request, or of a block of them.",
-        running(*prompts(rows, kind)), Decode(reqs), *_round(reqs, 4), Decode(tuple(reversed(reqs))),
+        f"sizes: batch {rows}, {kind}",
+        "A grid of one program per request, or of a block of them.",
+        running(*prompts(rows, kind)),
+        Decode(reqs),
+        *_round(reqs, 4),
+        Decode(tuple(reversed(reqs))),
     )
 
 
 def _nodes(nodes: int, kind: str) -> Scenario:
     reqs = (0, 1, 2)
     return scenario(
-        f"sizes: {nodes} draft tokens, {kind}", "A block of the next power of two, masked.",
-        running(*prompts(3, kind)), *_round(reqs, nodes),
+        f"sizes: {nodes} draft tokens, {kind}",
+        "A block of the next power of two, masked.",
+        running(*prompts(3, kind)),
+        *_round(reqs, nodes),
     )
 
 
@@ -69,7 +75,8 @@ def _round(reqs: tuple[int, ...], nodes: int) -> list[Operation]:
 def _trees(kind: str) -> Scenario:
     reqs = tuple(range(5))
     return scenario(
-        f"sizes: trees, {kind}", "The tree builder, with several branches a node.",
+        f"sizes: trees, {kind}",
+        "The tree builder, with several branches a node.",
         running(*prompts(5, kind)),
         Draft(reqs, num_steps=4, topk=4, path="fused"),
         Verify(reqs, tuple((0, 0, 1, 1) for _ in reqs), topk=2, path="fused"),
@@ -101,9 +108,12 @@ def _long(tokens: int, picture: bool) -> History:
 def _shrinking(kind: str) -> Scenario:
     many = tuple(range(130))
     return scenario(
-        f"sizes: graph buffers, large then small, {kind}", "Replay with a smaller batch after a larger one.",
-        running(*prompts(130, kind)), Decode(many, pad="graph", pad_batch=160),
-        Decode(many[:3], pad="graph", pad_batch=160), Decode(many[:1], pad="graph", pad_batch=4),
+        f"sizes: graph buffers, large then small, {kind}",
+        "Replay with a smaller batch after a larger one.",
+        running(*prompts(130, kind)),
+        Decode(many, pad="graph", pad_batch=160),
+        Decode(many[:3], pad="graph", pad_batch=160),
+        Decode(many[:1], pad="graph", pad_batch=4),
         Verify(many, tuple(chain(3) for _ in many), path="direct", pad="graph", pad_batch=160),
         Verify(many[:2], (chain(3), chain(3)), path="direct", pad="graph", pad_batch=160),
         Decode(many[:5], pad="dp", pad_batch=160),

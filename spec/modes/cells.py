@@ -44,8 +44,11 @@ PADDING_VALUE = 0
 """What padded columns hold, on every row."""
 
 
-@rule("table.present", source="public interface: a forward of an M-RoPE model is given a [3, T] table",
-      bugs=("sglang #19505", "sglang #12838"))
+@rule(
+    "table.present",
+    source="public interface: a forward of an M-RoPE model is given a [3, T] table",
+    bugs=("sglang #19505", "sglang #12838"),
+)
 def present(model_is_mrope: bool, runs_a_forward: bool) -> bool:
     """A forward of a model with M-RoPE must be given both tables; the engine must not raise or leave one unset.
 
@@ -63,8 +66,11 @@ def rows(axes: int) -> int:
     return axes
 
 
-@rule("table.dtype", source="public interface: positions are int64; a diffusion block's 1-D table is int32",
-      bugs=("QwenLM/Qwen3-VL #765",))
+@rule(
+    "table.dtype",
+    source="public interface: positions are int64; a diffusion block's 1-D table is int32",
+    bugs=("QwenLM/Qwen3-VL #765",),
+)
 def dtype(mode: str, one_dimensional: bool) -> str:
     """Both tables must be int64, except the 1-D table of dllm_extend, which must be int32."""
     return "int32" if mode == "dllm_extend" and one_dimensional else "int64"

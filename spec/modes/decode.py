@@ -1,8 +1,8 @@
 """DECODE: every request feeds its newest token.
 
-    seq_len (counts the new token)   delta   index   column
-    9                                -3      8       (5, 5, 5)
-    5                                 0      4       (4, 4, 4)
+seq_len (counts the new token)   delta   index   column
+9                                -3      8       (5, 5, 5)
+5                                 0      4       (4, 4, 4)
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ def width(batch_size: int) -> int:
     return batch_size
 
 
-@rule("decode.index", source="definition: a token's index is its place in the sequence",
-      bugs=("mlx-vlm #1993", "ik_llama.cpp #988"))
+@rule(
+    "decode.index",
+    source="definition: a token's index is its place in the sequence",
+    bugs=("mlx-vlm #1993", "ik_llama.cpp #988"),
+)
 def index_of(seq_len: int) -> TokenIndex:
     """A decode must read one index per request, the last: seq_len - 1, where seq_len counts the new token."""
     if seq_len < 1:
@@ -29,8 +32,11 @@ def index_of(seq_len: int) -> TokenIndex:
     return TokenIndex(seq_len - 1)
 
 
-@rule("decode.delta_applies_once", source=MROPE,
-      bugs=("sglang #8219", "sglang #33716", "vllm #10350", "TensorRT-LLM #15661", "mlx-vlm #1527", "mlx-vlm #1143"))
+@rule(
+    "decode.delta_applies_once",
+    source=MROPE,
+    bugs=("sglang #8219", "sglang #33716", "vllm #10350", "TensorRT-LLM #15661", "mlx-vlm #1527", "mlx-vlm #1143"),
+)
 def media_column(place: Place, index: TokenIndex) -> Column:
     """A decoded token of a request with media must sit at its index plus that request's own delta, on all three rows.
 
@@ -54,8 +60,9 @@ def cell(mode: str, request: int, place: Place, index: TokenIndex, index_rule: s
         column, name = media_column(place, index), media_rule
     else:
         column, name = text_only(index, axes_of(place)), "text_only"
-    return Cell(request=request, index=index, column=column,
-                index_rule=f"{mode}.{index_rule}", column_rule=f"{mode}.{name}")
+    return Cell(
+        request=request, index=index, column=column, index_rule=f"{mode}.{index_rule}", column_rule=f"{mode}.{name}"
+    )
 
 
 def forward(places: Sequence[Place], seq_lens: Sequence[int]) -> tuple[Cell, ...]:

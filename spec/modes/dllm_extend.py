@@ -29,6 +29,13 @@ def forward(block_offsets: Sequence[int], block_size: int) -> tuple[Cell, ...]:
     out: list[Cell] = []
     for request, offset in enumerate(block_offsets):
         for index in indices(offset, block_size):
-            out.append(Cell(request=request, index=index, column=text_column(index),
-                            index_rule="dllm_extend.indices", column_rule="dllm_extend.indices"))
+            out.append(
+                Cell(
+                    request=request,
+                    index=index,
+                    column=text_column(index),
+                    index_rule="dllm_extend.indices",
+                    column_rule="dllm_extend.indices",
+                )
+            )
     return tuple(out)

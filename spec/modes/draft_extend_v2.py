@@ -1,6 +1,6 @@
 """DRAFT_EXTEND_V2: after a verify the draft model reads the target's tokens, a fixed number per request.
 
-    seq_len 9, num_draft_tokens 3:  9 10 11, whatever was accepted
+seq_len 9, num_draft_tokens 3:  9 10 11, whatever was accepted
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from spec.modes.cells import Cell, Place
 from spec.rules import MROPE, SPECULATIVE, rule
 
 
-@rule("draft_extend_v2.width", source=SPECULATIVE,
-      bugs=("sglang #28464", "sglang #34152", "sglang #20916", "sglang #19730"))
+@rule(
+    "draft_extend_v2.width",
+    source=SPECULATIVE,
+    bugs=("sglang #28464", "sglang #34152", "sglang #20916", "sglang #19730"),
+)
 def width(batch_size: int, num_draft_tokens: int) -> int:
     """A draft extend must have batch x num_draft_tokens columns, with media or without.
 

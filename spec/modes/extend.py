@@ -50,8 +50,7 @@ def indices(prefix_len: int, extend_len: int) -> tuple[TokenIndex, ...]:
     return tuple(TokenIndex(prefix_len + i) for i in range(extend_len))
 
 
-@rule("extend.inside_table", source=MROPE,
-      bugs=("sglang #5349", "sglang #1780", "mistral.rs #2301", "vllm #53456"))
+@rule("extend.inside_table", source=MROPE, bugs=("sglang #5349", "sglang #1780", "mistral.rs #2301", "vllm #53456"))
 def inside_table(place: Place, index: TokenIndex) -> Column:
     """A prompt token of a request with media must sit at its own column of the whole prompt's table.
 
@@ -91,8 +90,11 @@ def cells(mode: str, request: int, window: Window) -> tuple[Cell, ...]:
             column, name = past_table(place, index), "past_table"
         if column != ideal_column(place.columns, index):
             raise AssertionError("extend rules disagree with the ideal position function")
-        out.append(Cell(request=request, index=index, column=column,
-                        index_rule=f"{mode}.indices", column_rule=f"{mode}.{name}"))
+        out.append(
+            Cell(
+                request=request, index=index, column=column, index_rule=f"{mode}.indices", column_rule=f"{mode}.{name}"
+            )
+        )
     return tuple(out)
 
 

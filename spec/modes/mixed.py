@@ -1,8 +1,8 @@
 """MIXED: prefill windows, then requests that decode, in one extend-shaped forward.
 
-    part      prefix_len   extend_len   indices
-    window    4            3            4, 5, 6
-    decoding  seq_len - 1  1            seq_len - 1
+part      prefix_len   extend_len   indices
+window    4            3            4, 5, 6
+decoding  seq_len - 1  1            seq_len - 1
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def width(extend_lens: Sequence[int]) -> int:
 
 @rule("mixed.indices", source="definition: a token's index is its place in the sequence")
 def indices(seq_len: int) -> tuple[TokenIndex, ...]:
-    """A decoding request in a mixed batch must be an extend of one token after seq_len - 1; windows read as in extend."""
+    """A decoding request in a mixed batch must be an extend of one token after seq_len - 1; windows as in extend."""
     return extend.indices(seq_len - 1, 1)
 
 

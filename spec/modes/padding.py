@@ -1,8 +1,8 @@
 """Padding: a captured graph, or the other data-parallel ranks, want a wider batch than there is.
 
-    live columns 0 .. raw-1     as without padding
-    columns raw .. padded-1     0 on every row
-    beyond                      unspecified
+live columns 0 .. raw-1     as without padding
+columns raw .. padded-1     0 on every row
+beyond                      unspecified
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ GRAPHS = "public interface: a captured graph reads static buffers of its capture
 """Where the padding rules come from."""
 
 
-@rule("padding.live_columns", source=GRAPHS, bugs=("sglang #13034", "vllm-omni #803", "text-generation-inference #2708"))
+@rule(
+    "padding.live_columns", source=GRAPHS, bugs=("sglang #13034", "vllm-omni #803", "text-generation-inference #2708")
+)
 def live(cells: Sequence[Cell]) -> Sequence[Cell]:
     """Loading a batch into a wider buffer must keep every live column of both tables, on all three rows.
 
@@ -31,8 +33,13 @@ def fill(rule_id: str, count: int, axes: int) -> tuple[Cell, ...]:
     """The columns between the live ones and the padded width must hold 0 on every row: nothing stale, nothing unset."""
     if count < 0:
         raise OutOfDomain(f"padded width is {-count} short of the live columns")
-    cell = Cell(request=-1, index=PADDING_VALUE, column=text_column(PADDING_VALUE, axes),
-                index_rule=rule_id, column_rule=rule_id)
+    cell = Cell(
+        request=-1,
+        index=PADDING_VALUE,
+        column=text_column(PADDING_VALUE, axes),
+        index_rule=rule_id,
+        column_rule=rule_id,
+    )
     return (cell,) * count
 
 

@@ -1,6 +1,6 @@
 """Ragged (compact) TARGET_VERIFY: each request brings its own number of nodes, packed; a graph tier may pad the tail.
 
-    nodes 3 and 2, seq_lens 9 and 5, tier 8:   9 10 11 | 5 6 | 0 0 0
+nodes 3 and 2, seq_lens 9 and 5, tier 8:   9 10 11 | 5 6 | 0 0 0
 """
 
 from __future__ import annotations

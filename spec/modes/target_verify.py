@@ -19,7 +19,7 @@ from spec.rules import MROPE, SPECULATIVE, rule
 
 @rule("target_verify.depths", source=SPECULATIVE)
 def depths(parents: Sequence[int]) -> tuple[int, ...]:
-    """A node of a drafted tree must be given the index seq_len + depth, one deeper than its parent; the root has depth 0.
+    """A node of a drafted tree must be given the index seq_len + depth, one deeper than its parent; the root is at 0.
 
     Rivals for one place share an index, so the order of nodes says nothing about their positions.
     """

@@ -17,7 +17,7 @@ import msgspec
 from adapters import protocol
 
 OK, KILLED, SEGFAULT, HANG, PRINTS, GARBAGE, WRONG_TYPE, SHORT, WRONG_ID, FAIL_A, FAIL_B, NOT_OFFERED = range(12)
-EXITS_AFTER, CHILD_KEEPS_PIPE, CUDA_ERROR, TWICE, SLOW, SUITE_BUG, LARGE = range(12, 19)
+EXITS_AFTER, CHILD_KEEPS_PIPE, CUDA_ERROR, TWICE, SLOW, SUITE_BUG, LARGE, CUDA_ONCE = range(12, 20)
 
 
 def hello(how: str) -> protocol.Hello:
@@ -48,6 +48,9 @@ def result(code: int) -> protocol.Result:
             return protocol.Raised("engine", "RuntimeError", "CUDA error: an illegal memory access", "x")
         case 18:
             return protocol.Raised("engine", "Large", "x" * (3 << 20), "x")
+        case 19 if not (flag := Path(os.environ["PLANTED_FLAG"])).exists():
+            flag.touch()
+            return protocol.Raised("engine", "AcceleratorError", "an earlier kernel failed", "x")
         case _:
             return protocol.Done()
 

@@ -53,7 +53,8 @@ def test_report_json(ropecheck: Run, tmp_path: Path, known_folder: Path) -> None
     assert first is not None
     assert (first.axis, first.column, first.request, first.expected, first.observed) == ("t", 1, 1, 4, 7)
     assert set(json.loads(path.read_text())) == {
-        "schema", "suite", "target", "seed", "totals", "rules", "modes", "findings", "scope", "kernels", "warnings",
+        "schema", "suite", "target", "seed", "totals", "rules", "modes", "findings", "scope", "situations", "kernels",
+        "warnings",
     }
 
 

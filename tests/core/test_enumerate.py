@@ -25,8 +25,17 @@ def test_the_small_bound_is_walked_whole() -> None:
 def test_other_scopes_count_alike(
     depth: int, hits: bool, retract: bool, rounds: tuple[Round, ...], requests: int
 ) -> None:
-    scope = Scope(name="scope", requests=requests, tokens=2, media=1, grids=(COLUMN, SQUARE), depth=depth, hits=hits,
-                  retract=retract, rounds=rounds)
+    scope = Scope(
+        name="scope",
+        requests=requests,
+        tokens=2,
+        media=1,
+        grids=(COLUMN, SQUARE),
+        depth=depth,
+        hits=hits,
+        retract=retract,
+        rounds=rounds,
+    )
     ids = [scenario.id for scenario in walk(scope)]
     assert len(ids) == len(set(ids)) == count_scope(scope)
 

@@ -48,8 +48,10 @@ def spec_cells(state: State, batch: Batch, label: str) -> tuple[Cell, ...]:
     """The specification's cells of one table."""
     places = [place(state, state.requests[req]) for req in batch.reqs]
     step = int(label.removeprefix("step ")) if label.startswith("step ") else 0
-    windows = [extend.Window(place=p, prefix_len=a, extend_len=n)
-               for p, a, n in zip(places, batch.prefix_lens, batch.extend_lens, strict=False)]
+    windows = [
+        extend.Window(place=p, prefix_len=a, extend_len=n)
+        for p, a, n in zip(places, batch.prefix_lens, batch.extend_lens, strict=False)
+    ]
     match batch.mode:
         case "extend":
             return extend.forward(windows)
@@ -83,8 +85,11 @@ def assert_equal(state: State, run: Expected) -> None:
         assert tables.positions.tolist() == [cell.index for cell in cells]
         if tables.mrope is not None:
             assert tables.mrope.T.tolist() == [list(cell.column) for cell in cells]
-        governed = [(span.request, span.index_rule, span.column_rule)
-                    for span in tables.spans for _ in range(span.start, span.stop)]
+        governed = [
+            (span.request, span.index_rule, span.column_rule)
+            for span in tables.spans
+            for _ in range(span.start, span.stop)
+        ]
         want = [(cell.request, cell.index_rule, cell.column_rule) for cell in cells]
         if label != "padded":
             assert governed == want
@@ -134,18 +139,21 @@ def test_composing_turns_is_building_the_whole(before: History, turn: History) -
 IMAGE: History = (text(2), image(1, 4, 6))
 
 
-@pytest.mark.parametrize(("ops", "reason"), [
-    ((Decode((0,)),), "does not exist"),
-    ((Submit(0, IMAGE), Decode((0,))), "is waiting"),
-    ((Submit(0, IMAGE), Submit(0, IMAGE)), "exists already"),
-    ((Submit(0, ()),), "empty prompt"),
-    ((Submit(0, IMAGE), Extend((Window(0, 9),))), "8 left"),
-    ((Submit(0, IMAGE), Extend((Window(0, hit=8),))), "a hit leaves"),
-    ((Submit(0, IMAGE), Extend((Window(0), Window(0)))), "twice"),
-    ((Submit(0, IMAGE), Submit(1, IMAGE), Extend((Window(0, 2), Window(1, 2)))), "one at a time"),
-    ((Submit(0, IMAGE), Extend((Window(0),)), Verify((0,), ((1,),))), "parents come first"),
-    ((Submit(0, IMAGE), Mixed((Window(0),), ())), "needs a window and a decoding request"),
-])
+@pytest.mark.parametrize(
+    ("ops", "reason"),
+    [
+        ((Decode((0,)),), "does not exist"),
+        ((Submit(0, IMAGE), Decode((0,))), "is waiting"),
+        ((Submit(0, IMAGE), Submit(0, IMAGE)), "exists already"),
+        ((Submit(0, ()),), "empty prompt"),
+        ((Submit(0, IMAGE), Extend((Window(0, 9),))), "8 left"),
+        ((Submit(0, IMAGE), Extend((Window(0, hit=8),))), "a hit leaves"),
+        ((Submit(0, IMAGE), Extend((Window(0), Window(0)))), "twice"),
+        ((Submit(0, IMAGE), Submit(1, IMAGE), Extend((Window(0, 2), Window(1, 2)))), "one at a time"),
+        ((Submit(0, IMAGE), Extend((Window(0),)), Verify((0,), ((1,),))), "parents come first"),
+        ((Submit(0, IMAGE), Mixed((Window(0),), ())), "needs a window and a decoding request"),
+    ],
+)
 def test_states_that_no_request_leads_to_are_refused(ops: tuple[Operation, ...], reason: str) -> None:
     state = State(family="qwen2_vl")
     with pytest.raises(OutOfDomain, match=reason):

@@ -15,8 +15,13 @@ from tests.core.support import outcome
 def big() -> Scenario:
     """More than anything needs."""
     return scenario(
-        "big", "", running(PROMPTS["two images"], PROMPTS["text"], PROMPTS["long video"], PROMPTS["image"]),
-        Decode((0, 1, 2, 3)), spec_round((0, 2), 3, (2, 1), path="direct"), Decode((3, 1)), Decode((0, 2)),
+        "big",
+        "",
+        running(PROMPTS["two images"], PROMPTS["text"], PROMPTS["long video"], PROMPTS["image"]),
+        Decode((0, 1, 2, 3)),
+        spec_round((0, 2), 3, (2, 1), path="direct"),
+        Decode((3, 1)),
+        Decode((0, 2)),
     )
 
 

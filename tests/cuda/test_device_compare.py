@@ -47,7 +47,8 @@ def test_every_forward_of_the_chosen_scenarios() -> None:
                     assert not device_compare.matches(step, label, positions[:-1], rows)
                     assert not device_compare.matches(step, label, positions.int(), rows)
                 seen[step.mode] = seen.get(step.mode, 0) + 1
-    assert {"extend", "decode", "mixed", "split_prefill", "target_verify", "draft_decode", "draft_extend_v2"} <= set(seen)
+    modes = {"extend", "decode", "mixed", "split_prefill", "target_verify", "draft_decode", "draft_extend_v2"}
+    assert modes <= set(seen)
 
 
 def test_a_plan_for_the_host_carries_no_columns() -> None:

@@ -28,7 +28,7 @@ NO_TABLE_RULE = {
     "families.refuses_missing_intervals",
     "families.refuses_undivided_grid",
 }
-OTHER_TOPICS = ("cost.", "freshness.", "laws.", "ownership.")
+OTHER_TOPICS = ("cost.", "freshness.", "laws.", "ownership.", "rotary.")
 
 
 @pytest.fixture(scope="module")

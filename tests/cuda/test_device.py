@@ -1,0 +1,153 @@
+"""Devices that cannot be used, contexts that break, and the checks that need no scenario, all without a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adapters import protocol
+from adapters.sglang import device
+from conformance import device_limits, device_report, device_rotary
+from conformance.ask import Asked, NoAnswer
+from conformance.device_checks import CostRow, cost_scenarios
+from conformance.device_score import FAULTS
+from conformance.plan import CostCheck, plan
+from conformance.seat import Limits
+from conformance.targets import Target
+from reference import rotary
+from spec import rotary as rules
+from tests.conformance import planted_worker as how
+from tests.conformance.support import planted, scenario, stub_plan
+
+TOO_OLD = "The NVIDIA driver on your system is too old (found version 12040). Please update your GPU driver"
+
+
+@pytest.mark.parametrize(("said", "line"), [
+    (TOO_OLD, "the NVIDIA driver is too old (it offers CUDA 12.4) for this torch, which wants CUDA 13.0: update it"),
+    ("CUDA out of memory. Tried to allocate 2 MiB", "out of GPU memory: something else holds it (CUDA out of memory."),
+    ("Found no NVIDIA driver on your system. Please check", "no NVIDIA GPU can be seen: Found no NVIDIA driver"),
+    ("No CUDA GPUs are available", "no NVIDIA GPU can be seen: No CUDA GPUs are available"),
+    ("something else\nand more", "CUDA cannot be used: something else"),
+])
+def test_one_line_for_a_device_that_cannot_be_used(said: str, line: str) -> None:
+    found = device.explain(said, "13.0")
+    assert found.startswith(line) and "\n" not in found
+
+
+def test_a_torch_without_cuda() -> None:
+    torch = SimpleNamespace(__version__="2.11+cpu", version=SimpleNamespace(cuda=None))
+    assert device.problem(torch) == "torch 2.11+cpu is built without CUDA"
+
+
+# ---------------------------------------------------------------- broken contexts
+
+
+def pool_run(scenarios: list[Any], tmp_path: Path, target: Target, warnings: list[str]) -> dict[str, Any]:
+    from conformance.pool import Pool
+
+    with Pool(target, device="cpu", workers=1, out=tmp_path, limits=Limits(scenario=10), warn=warnings.append) as pool:
+        pool.start()
+        return {planned.scenario.id: answer for planned, answer in pool.answers(map(stub_plan, scenarios))}
+
+
+def test_the_culprit_is_run_alone_and_the_rest_is_unharmed(tmp_path: Path) -> None:
+    warnings: list[str] = []
+    good = [scenario(*[how.OK] * n) for n in range(1, 6)]
+    culprit = scenario(how.CUDA_ERROR)
+    found = pool_run([*good[:2], culprit, *good[2:]], tmp_path, planted(), warnings)
+    assert len(found) == 6 and not warnings
+    (result,) = found[culprit.id].results
+    assert isinstance(result, protocol.Raised) and "illegal memory access" in result.message
+    for one in good:
+        assert all(isinstance(result, protocol.Done) for result in found[one.id].results)
+
+
+def test_a_scenario_that_only_meets_a_broken_context_is_acquitted(tmp_path: Path) -> None:
+    """It fails beside others and passes alone: those before it are run alone as well, and it keeps its right answer."""
+    warnings: list[str] = []
+    flag = tmp_path / "flag"
+    target = planted()
+    target = Target(name="planted", argv=target.argv, env={**target.env, "PLANTED_FLAG": str(flag)})
+    met = scenario(how.CUDA_ONCE)
+    found = pool_run([scenario(how.OK), met, scenario(how.OK, how.OK)], tmp_path / "out", target, warnings)
+    assert len(found) == 3
+    assert all(isinstance(result, protocol.Done) for result in found[met.id].results)
+    assert [line for line in warnings if "passes alone" in line]
+
+
+# ---------------------------------------------------------------- costs, limits, rotation
+
+
+def test_every_measured_forward_has_a_budget() -> None:
+    names = set()
+    for name, batch, measured in cost_scenarios():
+        (check,) = (check for check in plan(measured, "cuda").checks if isinstance(check, CostCheck))
+        assert check.waits == (0 if batch == "text" else 1)
+        names.add((name, batch))
+    assert len(names) == 30
+
+
+@pytest.mark.parametrize(("copies", "syncs", "within"), [(0, 0, True), (1, 0, False), (0, 1, False), (None, 0, True)])
+def test_a_row_over_its_budget(copies: int | None, syncs: int, within: bool) -> None:
+    row = CostRow(forward="f", batch="text", rule="cost.text_only", budget=0, copies=copies, syncs=syncs)
+    assert row.within is within
+
+
+def test_limits_stay_inside_int32_and_their_indices_fit_their_forwards() -> None:
+    for what, forward, indices in device_limits.forwards():
+        flat = [index for row in indices for index in row]
+        assert all(0 <= index < device_limits.LIMIT for index in flat), what
+        assert len(indices) == len(forward.reqs)
+
+
+def test_a_wrong_column_at_the_limit_is_told() -> None:
+    want = [[7, 8], [9]]
+    positions = np.array([7, 8, 9], dtype=np.int64)
+    rows = positions + np.array([-3, -3, 0])
+    good = np.stack([rows, rows, rows])
+    bad = good.copy()
+    bad[2, 2] = 5
+
+    def answer(table: Any) -> protocol.Tables:
+        pack = device_rotary.tensor
+        return protocol.Tables((protocol.Table("", pack(positions), pack(table)),))
+
+    assert device_limits.compared(answer(good), want, False) == ("", "")
+    assert device_limits.compared(answer(bad), want, False) == ("row w, column 2: 5, must be 9", "")
+
+
+@pytest.mark.parametrize("layout", device_rotary.LAYOUTS)
+def test_the_reference_rotation_is_the_rules(layout: Any) -> None:
+    _, head, dims, sections, interleaved, base = layout
+    table = np.array([[3, 5], [4, 7], [6, 2]])
+    heads = device_rotary.given(2, 1, head)
+    out = rotary.rotated(table, heads, sections=sections, interleaved=interleaved, base=base, rotary_dim=dims)
+    pairs = dims // 2
+    which = rotary.axes(pairs, sections, interleaved)
+    assert [which.count(axis) for axis in range(3)] == list(sections)
+    for token in range(2):
+        for pair in range(pairs):
+            first, second = heads[token, 0, pair], heads[token, 0, pair + pairs]
+            turned = rules.turned(first, second, int(table[which[pair], token]), pair, pairs, base)
+            assert np.allclose((out[token, 0, pair], out[token, 0, pair + pairs]), turned)
+    assert (out[..., dims:] == heads[..., dims:]).all()
+
+
+def test_faults_of_the_score_are_the_adapters() -> None:
+    pytest.importorskip("torch")
+    faults = pytest.importorskip("adapters.sglang.faults")
+    assert set(faults.FAULTS) == set(FAULTS)
+
+
+def test_a_worker_that_does_not_start_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(NoAnswer, match="no module named engine"):
+        Asked(planted("exits"), "cpu", tmp_path / "log")
+
+
+def test_reports_of_a_folder_without_targets(tmp_path: Path) -> None:
+    assert device_report.main([str(tmp_path)]) == 0
+    assert device_report.main([str(tmp_path / "nowhere")]) == 2
