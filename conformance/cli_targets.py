@@ -159,6 +159,9 @@ def matrix_verb(
     seed: SeedOption = 0,
     workers: WorkersOption = 0,
     add: AddOption = False,
+    hide: Annotated[
+        list[str] | None, typer.Option("--hide", help="Rules and modes to leave out, by first word; may be repeated.")
+    ] = None,
     markdown: Annotated[Path | None, typer.Option("--markdown", help="File for the Markdown table.")] = None,
     json: Annotated[Path | None, typer.Option("--json", help="File for the JSON form.")] = None,
 ) -> int:
@@ -169,7 +172,8 @@ def matrix_verb(
         if not names:
             raise UsageError("--targets: none given and none provisioned; `ropecheck target add sglang==VERSION`")
         columns = matrix.in_version_order(
-            [column(name, seed=seed, phase=phase or (), workers=workers, add=add) for name in names]
+            matrix.without(column(name, seed=seed, phase=phase or (), workers=workers, add=add), hide or ())
+            for name in names
         )
     except ProvisionError as error:
         raise refuse(error) from error
@@ -177,7 +181,8 @@ def matrix_verb(
     for part in matrix_render.terminal(columns, out.width):
         out.print(part, soft_wrap=isinstance(part, Text))
     if markdown is not None:
-        command = f"ropecheck matrix --targets {','.join(names)}" + "".join(f" --phase {p}" for p in phase or ())
+        chosen = [f" --phase {one}" for one in phase or ()] + [f" --hide {one}" for one in hide or ()]
+        command = f"ropecheck matrix --targets {','.join(names)}{''.join(chosen)}"
         write_atomic(markdown, matrix_render.markdown(columns, command).encode())
     if json is not None:
         write_atomic(json, pretty(matrix_render.report(columns)))

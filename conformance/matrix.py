@@ -73,7 +73,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
 
 State = tuple[str, str]
 """("pass" | "fail" | "follows" | "not offered" | "could not run" | "not reached", why). "follows": it fails, but
-only in the wake of another rule's failure in the same scenarios."""
+only in the wake of another rule's failure in the same scenarios, or is not reached because its forwards raise."""
 
 
 def state(column: Column, rule: str, signature: str = "") -> State:
@@ -92,13 +92,16 @@ def state(column: Column, rule: str, signature: str = "") -> State:
     if column.problem:
         return "could not run", column.problem
     topic = rule.split(".", 1)[0]
+    present = column.cells.get("table.present", Cell(0))
+    if raising := [s.signature for s in present.failures if s.mode == topic and s.signature.startswith("raises")]:
+        return "follows", f"{topic} {raising[0]}"
     if topic in column.not_offered:
         return "not offered", "; ".join(column.not_offered[topic])
-    if column.unrun:
-        return "could not run", next(iter(column.unrun))
     if column.not_offered:
         every = (reason for reasons in column.not_offered.values() for reason in reasons)
         return "not offered", "; ".join(dict.fromkeys(every))
+    if column.unrun:
+        return "could not run", next(iter(column.unrun))
     return "not reached", "no scenario of these phases checks it"
 
 
@@ -146,6 +149,17 @@ def steps(columns: Sequence[Column]) -> list[Step]:
 def in_version_order(columns: Iterable[Column]) -> list[Column]:
     """Oldest first; what is no version comes last."""
     return sorted(columns, key=lambda c: (not is_version(c.version), version_key(c.version)))
+
+
+def without(column: Column, topics: Sequence[str]) -> Column:
+    """The column without the rules and modes whose first word is among `topics`."""
+    if not topics:
+        return column
+    return msgspec.structs.replace(
+        column,
+        cells={rule: cell for rule, cell in column.cells.items() if rule.split(".", 1)[0] not in topics},
+        not_offered={m: why for m, why in column.not_offered.items() if m.split(".", 1)[0] not in topics},
+    )
 
 
 def rules_of(columns: Iterable[Column]) -> list[str]:

@@ -116,17 +116,36 @@ def sentence(step: Step) -> str:
 
 
 def notes(columns: Sequence[Column]) -> list[str]:
-    """What was not offered and what could not run, one line per reason with the versions that say so."""
-    lines: dict[str, list[str]] = {}
+    """What was not offered and what could not run, one line per reason with its modes and the versions that say so."""
+    where: dict[str, dict[str, None]] = {}
+    versions: dict[str, dict[str, None]] = {}
+
+    def note(reason: str, mode: str, version: str) -> None:
+        where.setdefault(reason, {})[mode] = None
+        versions.setdefault(reason, {})[version] = None
+
     for column in columns:
         for mode, reasons in column.not_offered.items():
             for reason in reasons:
-                lines.setdefault(f"not offered, {mode}: {reason}", []).append(column.version)
-        for reason in column.unrun:
-            lines.setdefault(f"could not run, {reason}", []).append(column.version)
-        if column.problem:
-            lines.setdefault(f"could not run: {column.problem}", []).append(column.version)
-    return [f"{reason} ({', '.join(versions)})" for reason, versions in lines.items()]
+                note(f"not offered: {reason}", mode, column.version)
+        for reason in [*column.unrun, *([column.problem] if column.problem else [])]:
+            note(f"could not run: {reason}", "", column.version)
+    lines = []
+    for reason, modes in where.items():
+        said = f"{reason} [{', '.join(filter(None, modes))}]" if any(modes) else reason
+        lines.append(f"{said} ({_span(list(versions[reason]), columns)})")
+    return lines
+
+
+def _span(versions: list[str], columns: Sequence[Column]) -> str:
+    """ "all", "0.5.6 to 0.5.9" for neighbours, or the versions one by one."""
+    every = [column.version for column in columns]
+    first = every.index(versions[0])
+    if versions == every and len(every) > 1:
+        return "all"
+    if len(versions) > 2 and versions == every[first : first + len(versions)]:
+        return f"{versions[0]} to {versions[-1]}"
+    return ", ".join(versions)
 
 
 def markdown(columns: Sequence[Column], command: str) -> str:

@@ -86,6 +86,13 @@ def install() -> None:
         ignore_fakes("sgl_kernel::")
 
 
+def stand_in(package: str) -> None:
+    """Stand in for one more package from now on: for one that the engine needs in a module of its own only, whose
+    import failed as a whole and can be tried again."""
+    os.environ[VARIABLE] = ",".join([*wanted(), package])
+    sys.meta_path.insert(0, _Finder([package]))
+
+
 def ignore_fakes(prefix: str) -> None:
     """Engines describe the package's operators to torch's compiler; torch refuses for operators that are not there."""
     library: Any = importlib.import_module("torch.library")

@@ -42,7 +42,7 @@ def turn(state: JobState, step: Turn) -> None:
     """A request arrives in a session. One that the engine refuses is kept as the engine made it: aborted."""
     engine = state.engine
     if step.session not in state.sessions:
-        state.absent[step.req] = f"session {step.session} could not be opened"
+        state.absent[step.req] = "its session could not be opened"
         raise Absent(state.absent[step.req])
     session = state.sessions[step.session]
     params = state.meter.call(

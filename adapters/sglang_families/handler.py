@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adapters import family_configs, protocol
+from adapters.sglang import absent_packages
 
 FAKED = ("the multimodal processor: a stand-in with the fields that its constructor takes from the configuration",)
 
@@ -100,9 +101,13 @@ def processor_module(name: str) -> Any:
     try:
         return importlib.import_module(f"sglang.srt.multimodal.processors.{name}")
     except ModuleNotFoundError as error:
-        if error.name != f"sglang.srt.multimodal.processors.{name}":
+        if error.name == f"sglang.srt.multimodal.processors.{name}":
+            return types.ModuleType(name)
+        package = absent_packages.missing(error)
+        if package is None:
             raise
-        return types.ModuleType(name)
+        absent_packages.stand_in(package)
+        return processor_module(name)
 
 
 def _rope_index(step: protocol.PromptTable, config: Any, device: str, call: Call) -> protocol.Result:

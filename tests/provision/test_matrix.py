@@ -59,6 +59,8 @@ def test_states_tell_absence_from_success() -> None:
     assert matrix.state(column("1", {}), WIDTH)[0] == "not reached"
     assert matrix.state(column("1", {}, unrun={"adapter: x": 2}), WIDTH) == ("could not run", "adapter: x")
     assert matrix.state(column("1", {}, not_offered={"state": ["no sessions"]}), PARENT)[0] == "not offered"
+    raising = column("1", {"table.present": failing("raises TypeError in f")}, not_offered={"draft_extend_v2": ["x"]})
+    assert matrix.state(raising, WIDTH) == ("follows", "draft_extend_v2 raises TypeError in f")
 
 
 def test_a_rule_is_dated_by_its_first_bad_and_first_good_version() -> None:
@@ -95,8 +97,21 @@ def test_the_document_names_command_failures_and_what_is_not_offered() -> None:
     assert "Made by `ropecheck matrix --targets a,b`" in text
     assert "| draft_extend_v2.width | - | F1 | F2 | ok | ok | 0.5.9 | 0.5.14 |" in text
     assert "| F3 | ownership.parent_unchanged | ownership | parent's table changed | 0.5.6 | 0.5.14 | not yet |" in text
-    assert "- not offered, draft_extend_v2: no v2 (0.5.6)" in text
+    assert "- not offered: no v2 [draft_extend_v2] (0.5.6)" in text
     assert "- could not run: the worker died (0.5.20)" in text
+
+
+def test_versions_of_a_note_are_a_span_where_they_lie_together() -> None:
+    made = [column(version, {}, not_offered={"a": ["x"], "b": ["x"]}) for version in ("1", "2", "3")]
+    assert matrix_render.notes([*made, column("4", {})]) == ["not offered: x [a, b] (1 to 3)"]
+    assert matrix_render.notes(made) == ["not offered: x [a, b] (all)"]
+    assert matrix_render.notes([made[0], column("4", {}), made[2]]) == ["not offered: x [a, b] (1, 3)"]
+
+
+def test_hidden_rules_are_left_out() -> None:
+    (shown,) = [matrix.without(COLUMNS[0], ["draft_extend_v2", "ownership"])]
+    assert (shown.cells, shown.not_offered) == ({}, {})
+    assert matrix.without(COLUMNS[0], []) is COLUMNS[0]
 
 
 def test_a_narrow_terminal_gets_several_tables() -> None:
