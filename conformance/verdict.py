@@ -106,11 +106,12 @@ def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> bool:
                 tally.unrun.append(Unrun(stage=result.stage, message=f"{step}: {_line(result)}"))
             else:
                 broken = True
-                tally.check("table.present")
+                rule = _turn_rule(plan, number) or "table.present"
+                tally.check(rule)
                 tally.fail(
                     Failure(
-                        rule="table.present",
-                        mode=step,
+                        rule=rule,
+                        mode=step if rule == "table.present" else rule.split(".", 1)[0],
                         signature=_raise_signature(result),
                         step=_op_of(plan, number),
                         label="",
@@ -119,6 +120,15 @@ def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> bool:
                     )
                 )
     return broken
+
+
+def _turn_rule(plan: Plan, number: int) -> str:
+    """Where the step is a session's turn: the rule that says what its history is. "" elsewhere."""
+    if not isinstance(plan.job.steps[number], protocol.Turn):
+        return ""
+    after = (check for check in plan.checks if isinstance(check, StateCheck) and check.result > number)
+    rules = next((check.history_rules for check in after), ())
+    return rules[-1] if rules else ""
 
 
 def _raised(tally: Tally, op: int, mode: str, result: protocol.Raised, state: bool, broken: bool) -> None:
