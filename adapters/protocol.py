@@ -23,6 +23,12 @@ MAX_FRAME = 1 << 30
 """Bytes. A longer frame means that something other than the protocol was written to the pipe."""
 
 
+BROKEN = (
+    "CUDA error", "Triton Error [CUDA]", "illegal memory access", "device-side assert", "unspecified launch failure",
+)
+"""What an exception's message says once a kernel has failed; every later call of that process fails as well."""
+
+
 class Tensor(msgspec.Struct, frozen=True, array_like=True):
     """A dense tensor: numpy dtype name ("int64"), shape, and its bytes."""
 

@@ -12,6 +12,7 @@ import msgspec
 
 from adapters import protocol
 from conformance.client import Process
+from conformance.seat import poisoned
 from conformance.targets import Target
 
 
@@ -52,7 +53,7 @@ class Asked:
         for result in answer.results:
             if isinstance(result, protocol.Tables | protocol.Counted | protocol.Rotated):
                 self.ran.update(result.ran)
-        if any(isinstance(r, protocol.Raised) and "CUDA error" in r.message for r in answer.results):
+        if poisoned(answer):
             self._process.stop()
             self._begin()
         return answer.results

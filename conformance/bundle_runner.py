@@ -142,7 +142,8 @@ def read_manifest(path: Path) -> Manifest:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
         entries = [TargetEntry(**{**e, "stand_ins": tuple(e.get("stand_ins", ()))}) for e in raw.pop("targets")]
-        return Manifest(**{**raw, "targets": tuple(entries)})
+        lists = {name: tuple(value) for name, value in raw.items() if isinstance(value, list)}
+        return Manifest(**{**raw, **lists, "targets": tuple(entries)})
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise Unusable(f"{path}: no readable manifest ({error}): unpack the whole archive") from error
 

@@ -145,8 +145,10 @@ class _Planner:
 
     def run(self, scenario: ops.Scenario) -> None:
         for law in scenario.laws:
-            if law.law not in all_rules():
+            if law.law not in all_rules() or law.law == "laws.same_step_twice" or not law.law.startswith("laws."):
                 raise OutOfDomain(f"laws: unknown law {law.law!r}")
+            if (law.law == "laws.text_rows_are_the_index") != (law.right is None):
+                raise OutOfDomain(f"laws: {law.law} compares {'one reading' if law.right else 'two readings'}")
         for number in range(self._begin(scenario), len(scenario.ops)):
             op = scenario.ops[number]
             try:

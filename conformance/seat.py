@@ -119,7 +119,7 @@ def poisoned(answer: protocol.Answer) -> bool:
     """After an asynchronous CUDA error every later call of the process fails: it must be replaced."""
     for result in answer.results:
         if isinstance(result, protocol.Raised) and (
-            "CUDA error" in result.message or result.type == "AcceleratorError"
+            result.type == "AcceleratorError" or any(word in result.message for word in protocol.BROKEN)
         ):
             return True
     return False

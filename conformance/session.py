@@ -32,7 +32,7 @@ from conformance.family_verdict import judge as judge_case
 from conformance.files import clear_failures, clear_reports
 from conformance.generate.shrink import shrink
 from conformance.notices import after_run, before_run, not_offered
-from conformance.outcome import Outcome, Unrun
+from conformance.outcome import Failure, Outcome, Unrun
 from conformance.phases import Options, Phase
 from conformance.plan import Plan, plan
 from conformance.pool import Pool
@@ -136,7 +136,9 @@ class Runner:
         deadline = time.monotonic() + seconds
         for finding in self.tally.summary.findings:
             left = deadline - time.monotonic()
-            if not finding.unexpected or finding.failure.follows or left <= 0 or isinstance(finding.scenario, Case):
+            if not finding.unexpected or finding.failure.follows or left <= 0:
+                continue
+            if breaks_device(finding.failure) or isinstance(finding.scenario, Case):
                 continue
             shrunk, failure = shrink(finding.scenario, finding.key, self._quietly, min(left, SHRINK_ONE))
             if failure is not None:
@@ -193,6 +195,11 @@ class Runner:
 
         self.emit(PhaseStarted("known", len(witnesses)))
         self._run(self._fresh(witnesses), checked)
+
+
+def breaks_device(failure: Failure) -> bool:
+    """Every try at a smaller witness would cost two starts of a worker."""
+    return any(word in failure.message for word in protocol.BROKEN)
 
 
 def verdict_of(planned: Plan | CasePlan, answer: protocol.Answer | Unrun) -> Outcome:

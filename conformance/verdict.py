@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from adapters import protocol
 from conformance import readings, states
 from conformance.outcome import Difference, Failure, Outcome, TableView, Unrun
@@ -9,7 +11,7 @@ from conformance.plan import CostCheck, LawCheck, Plan, RightAnswer, StateCheck,
 from conformance.signature import column_signature, index_signature, width_signature
 from reference.batches import Expected
 from reference.tables import Tables
-from reference.timeline import IntArray
+from reference.timeline import IntArray, Timeline
 from spec.modes import cells
 
 AXES = ("t", "h", "w", "x")
@@ -30,6 +32,9 @@ class Tally:
         self.tainted: dict[int, str] = {}
         """Requests whose held state was seen to be wrong -> the rule that said so. Wrong tables that such a request
         is given afterwards are consequences, and say so instead of posing as findings of their own."""
+
+        self.held: dict[int, tuple[protocol.Tensor, protocol.Tensor]] = {}
+        """Table and delta that each request was last seen to hold."""
 
     def taint(self, req: int, rule: str) -> str:
         """Mark a request's state as wrong; returns the first rule that did."""
@@ -62,7 +67,8 @@ def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
         if isinstance(result, protocol.NotOffered):
             tally.not_offered.append((mode, result.reason))
         elif isinstance(result, protocol.Raised):
-            _raised(tally, check.op, mode, result, isinstance(check, StateCheck), broken)
+            doomed = _doomed(plan.job.steps[check.result], check.result, broken)
+            _raised(tally, check.op, mode, result, isinstance(check, StateCheck), doomed)
         elif isinstance(check, TableCheck) and isinstance(result, protocol.Tables):
             _tables(tally, check, result)
         elif isinstance(check, StateCheck) and isinstance(result, protocol.States):
@@ -88,10 +94,11 @@ def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
     )
 
 
-def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> bool:
-    """Exceptions in steps that no check looks at (arrivals, turns, ends). True when one came out of the engine."""
+def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> dict[int, int]:
+    """Exceptions in steps that no check looks at (arrivals, turns, ends): request -> the first step of its own that
+    the engine failed in."""
     looked_at = {check.result for check in plan.checks}
-    broken = False
+    broken: dict[int, int] = {}
     for number, result in enumerate(answer.results):
         if number in looked_at:
             continue
@@ -100,12 +107,11 @@ def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> bool:
         elif isinstance(result, protocol.Raised):
             step = protocol_tag(plan.job.steps[number])
             if result.stage != "engine":
-                if broken:
-                    # The engine has already failed to take this request in; the adapter has nothing to go on with.
+                if _doomed(plan.job.steps[number], number, broken):
                     continue
                 tally.unrun.append(Unrun(stage=result.stage, message=f"{step}: {_line(result)}"))
             else:
-                broken = True
+                broken.setdefault(getattr(plan.job.steps[number], "req", -1), number)
                 rule = _turn_rule(plan, number) or "table.present"
                 tally.check(rule)
                 tally.fail(
@@ -122,6 +128,14 @@ def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> bool:
     return broken
 
 
+def _doomed(step: protocol.Step, number: int, broken: dict[int, int]) -> bool:
+    """Whether this step needs a request that the engine failed to make or change in an earlier step: then it ran on
+    a state that no request leads to, and its exception says nothing."""
+    inner = step.forward if isinstance(step, protocol.Cost) else step
+    reqs = getattr(inner, "reqs", None) or (getattr(inner, "req", -1),)
+    return any(number > broken.get(req, number) for req in reqs)
+
+
 def _turn_rule(plan: Plan, number: int) -> str:
     """Where the step is a session's turn: the rule that says what its history is. "" elsewhere."""
     if not isinstance(plan.job.steps[number], protocol.Turn):
@@ -131,9 +145,8 @@ def _turn_rule(plan: Plan, number: int) -> str:
     return rules[-1] if rules else ""
 
 
-def _raised(tally: Tally, op: int, mode: str, result: protocol.Raised, state: bool, broken: bool) -> None:
-    if broken:
-        # An earlier step already failed inside the engine: this one ran on a state that no request leads to.
+def _raised(tally: Tally, op: int, mode: str, result: protocol.Raised, state: bool, doomed: bool) -> None:
+    if doomed:
         return
     if result.stage != "engine" or state:
         tally.unrun.append(Unrun(stage=result.stage, message=f"{mode}: {_line(result)}", step=op))
@@ -324,8 +337,11 @@ def _cells(
             axis = int((good[:, column] != bad[:, column]).argmax())
             req = _request(check.expected, span.request)
             wrong = (good != bad).any(axis=0)
-            signature = column_signature(check.expected, span, index[wrong], good[:, wrong], bad[:, wrong])
+            columns = np.arange(span.start, span.stop)[wrong]
+            signature = column_signature(check.expected, span, columns, index[wrong], good[:, wrong], bad[:, wrong])
             follows = tally.tainted.get(req, "")
+            if follows and not _implied(tally, req, index[wrong], bad[:, wrong]):
+                follows = ""
             if follows:
                 signature = f"follows from {follows}"
             _fail(
@@ -339,6 +355,17 @@ def _cells(
                 _view(check.expected, want, positions, rows),
                 follows,
             )
+
+
+def _implied(tally: Tally, req: int, indices: IntArray, bad: IntArray) -> bool:
+    """Whether these wrong columns are the ones that the request's own (wrong) table and delta give."""
+    if req not in tally.held:
+        return False
+    table, delta = (decoded(part) for part in tally.held[req])
+    if table.ndim != 2 or delta.size != 1:
+        return False
+    line = Timeline(table=table, delta=int(delta.flat[0]), tabulated=table.shape[1], has_media=True)
+    return bool((line.take(indices) == bad).all())
 
 
 def _dtype(tally: Tally, check: TableCheck, label: str, name: str, tensor: protocol.Tensor | None, dtype: str) -> bool:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+
+from reference.timeline import IntArray
 
 
 class Lines:
@@ -44,6 +47,11 @@ class Lines:
         flat = [(start + step, row) for row, (start, few) in enumerate(zip(first, steps, strict=True)) for step in few]
         numbers = torch.tensor(flat, dtype=torch.int64).reshape(-1, 2).to(self.device)
         return numbers[:, 0], self.take(numbers[:, 0], numbers[:, 1])
+
+
+def lines(tables: Sequence[IntArray], deltas: Sequence[int], device: str | torch.device) -> Lines:
+    """Lines of tables that are arrays on the host."""
+    return Lines([torch.from_numpy(np.array(table)) for table in tables], deltas, device)
 
 
 def same(seen: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor | None:

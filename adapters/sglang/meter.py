@@ -17,7 +17,7 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import Any
 
-from adapters.protocol import Raised
+from adapters.protocol import BROKEN, Raised
 from adapters.sglang.stand_ins import is_stand_in, is_wrong_call
 
 ENGINE_PACKAGES = ("/sglang/srt/", "/sglang/kernels/", "/sglang/jit_kernel/")
@@ -57,7 +57,7 @@ def engine_frame(path: str) -> str | None:
 
 def is_broken_context(error: BaseException) -> bool:
     """Whether a kernel has failed, after which every call of this process fails."""
-    return type(error).__name__ == "AcceleratorError" or "CUDA error" in str(error)
+    return type(error).__name__ == "AcceleratorError" or any(word in str(error) for word in BROKEN)
 
 
 def raised(error: BaseException) -> Raised:

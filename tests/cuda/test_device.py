@@ -16,12 +16,13 @@ from conformance.ask import Asked, NoAnswer
 from conformance.device_checks import CostRow, cost_scenarios
 from conformance.device_score import FAULTS
 from conformance.plan import CostCheck, plan
-from conformance.seat import Limits
+from conformance.pool import Pool
+from conformance.seat import Limits, poisoned
 from conformance.targets import Target
 from reference import rotary
 from spec import rotary as rules
 from tests.conformance import planted_worker as how
-from tests.conformance.support import planted, scenario, stub_plan
+from tests.conformance.support import StubPlan, planted, scenario, stub_plan
 
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 12040). Please update your GPU driver"
 
@@ -47,9 +48,8 @@ def test_a_torch_without_cuda() -> None:
 
 
 def pool_run(scenarios: list[Any], tmp_path: Path, target: Target, warnings: list[str]) -> dict[str, Any]:
-    from conformance.pool import Pool
-
-    with Pool(target, device="cpu", workers=1, out=tmp_path, limits=Limits(scenario=10), warn=warnings.append) as pool:
+    limits = Limits(scenario=10)
+    with Pool[StubPlan](target, device="cpu", workers=1, out=tmp_path, limits=limits, warn=warnings.append) as pool:
         pool.start()
         return {planned.scenario.id: answer for planned, answer in pool.answers(map(stub_plan, scenarios))}
 
@@ -135,6 +135,13 @@ def test_the_reference_rotation_is_the_rules(layout: Any) -> None:
             turned = rules.turned(first, second, int(table[which[pair], token]), pair, pairs, base)
             assert np.allclose((out[token, 0, pair], out[token, 0, pair + pairs]), turned)
     assert (out[..., dims:] == heads[..., dims:]).all()
+
+
+def test_every_form_of_a_broken_context_is_known() -> None:
+    """A blocking launch says it in Triton's words, which an H200 showed."""
+    for message in ("CUDA error: an illegal memory access", "Triton Error [CUDA]: an illegal memory access was met"):
+        result = protocol.Raised("engine", "RuntimeError", message, "")
+        assert poisoned(protocol.Answer("x", (result,), 0, 0))
 
 
 def test_faults_of_the_score_are_the_adapters() -> None:
