@@ -32,6 +32,8 @@ class TableCheck:
     situations: tuple[str, ...] = ()
     """"mode x situation", as the report counts them."""
     positions_only: bool = False
+    echoed: bool = False
+    """The 1-D table was handed to the engine: comparing it says that it was kept, not that it is right."""
     right: dict[str, RightAnswer] = field(default_factory=dict)
     """Label -> the answer that a right engine gives, so that most verdicts are one comparison. Filled by the judge."""
 
@@ -269,7 +271,8 @@ class _Planner:
         if forward.repeat:
             labels["again"] = ""
         situations = tuple(f"{expected.mode} x {situation}" for situation in sorted(expected.situations))
-        self.checks.append(TableCheck(number, len(self.steps), expected, labels, situations))
+        echoed = forward.path == "direct" and forward.mode in ("target_verify", "draft_decode") and not op_is_ragged(op)
+        self.checks.append(TableCheck(number, len(self.steps), expected, labels, situations, echoed=echoed))
         self.steps.append(forward)
         if isinstance(op, ops.Extend) and op.kernel:
             self.checks.append(TableCheck(number, len(self.steps), expected, {"": ""}, positions_only=True))
@@ -337,6 +340,11 @@ def _with_lines(step: protocol.Step, expected: Expected) -> protocol.Step:
         for line in expected.lines
     )
     return msgspec.structs.replace(step, expect=lines) if isinstance(step, protocol.Forward) else step
+
+
+def op_is_ragged(op: ops.Operation) -> bool:
+    """Ragged verifies go through the engine's own window builder, whatever their path says."""
+    return isinstance(op, ops.Verify) and op.ragged
 
 
 def _tag(op: ops.Operation) -> str:

@@ -70,4 +70,4 @@ def _numbered(found: list[Scenario], kind: str, seed: int, part: int) -> Iterato
 
 
 def _runs_a_forward(op: object) -> bool:
-    return type(op).__name__ in ("Extend", "Decode", "Mixed", "Draft", "Verify", "DraftExtend", "Idle")
+    return type(op).__name__ in ("Extend", "Decode", "Mixed", "Draft", "Verify", "DraftExtend")
