@@ -112,7 +112,7 @@ def fuzz(
         workers=workers_for(workers),
         out=out,
         phases=phases.select(["fuzz"], chosen),
-        options=Options(seed=seed, max_time=limit_for(max_time)),
+        options=Options(seed=seed, max_time=limit_for(max_time, "--max-time")),
         limits=Limits(scenario=limit_for(time_limit)),
         known_folder=known,
         complete=False,
@@ -168,6 +168,8 @@ def execute(argv: Sequence[str]) -> int:
         return _complain("interrupted", 130)
     except BrokenPipeError:
         return 141  # the reader of our output left, as with `| head`
+    except (OSError, MemoryError, OverflowError, RecursionError) as error:
+        return _complain(f"{type(error).__name__}: {error}", 2)
     except Exception as error:
         # Click's own errors; which module they live in depends on typer's version.
         message = getattr(error, "format_message", None)

@@ -21,6 +21,8 @@ from conformance.targets import Target
 
 DEVICES = ("cpu", "cuda")
 
+LONGEST_SECONDS = 1e6
+
 OUT = Path(".ropecheck") / "last"
 
 TargetOption = Annotated[str, typer.Option("--target", help="Engine to check; `ropecheck list targets`.")]
@@ -40,9 +42,15 @@ _REPORTS = {
 }
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """The reader left, as with `| head`: the exit code says so (rich would say 1, which means a failure here)."""
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """Standard output; NO_COLOR and pipes are respected."""
-    return Console(highlight=False, markup=False, emoji=False)
+    return _Console(highlight=False, markup=False, emoji=False)
 
 
 def target_for(name: str, device: str) -> Target:
@@ -59,10 +67,10 @@ def workers_for(count: int) -> int:
     return count or len(os.sched_getaffinity(0))
 
 
-def limit_for(seconds: float) -> float:
+def limit_for(seconds: float, option: str = "--time-limit") -> float:
     """Raises UsageError unless it is above zero."""
-    if not seconds > 0:
-        raise UsageError(f"--time-limit {seconds:g}: must be above 0 seconds")
+    if not 0 < seconds <= LONGEST_SECONDS:
+        raise UsageError(f"{option} {seconds:g}: must be above 0 and at most {LONGEST_SECONDS:g} seconds")
     return seconds
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,9 @@ from conformance.errors import UsageError
 from conformance.families import Case
 from conformance.family_files import problem_of
 from conformance.outcome import Failure, Unrun
+from reference.legal import refuse_nonsense
 from reference.operations import Scenario
+from spec.history import OutOfDomain
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -61,6 +66,18 @@ def pretty(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
+@contextlib.contextmanager
+def claimed(out: Path) -> Iterator[None]:
+    """Keep OUT for one run at a time. Raises UsageError when another run has it."""
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UsageError(f"{out}: another run is writing there; name another folder with --out") from error
+        yield
+
+
 def read_scenario(path: Path) -> Scenario:
     """A scenario file, or a stored failure's scenario. Raises UsageError naming file and field."""
     return read_stored(path).scenario
@@ -83,7 +100,7 @@ def read_any(path: Path) -> Stored | StoredCase:
         raw = msgspec.json.decode(path.read_bytes())
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: not JSON: {error}") from error
     if not isinstance(raw, dict):
         raise UsageError(f"{path}: a scenario is a JSON object, not {type(raw).__name__}")
@@ -99,6 +116,12 @@ def read_any(path: Path) -> Stored | StoredCase:
             stored = Stored(scenario=scenario, target="", version="", device="")
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {_with_path(error)}") from error
+    except OverflowError as error:
+        raise UsageError(f"{path}: {error}") from error
+    try:
+        refuse_nonsense(stored.scenario)
+    except OutOfDomain as error:
+        raise UsageError(f"{path}: {error}") from error
     return stored
 
 

@@ -29,7 +29,7 @@ from conformance.events import (
 )
 from conformance.families import Case
 from conformance.family_verdict import judge as judge_case
-from conformance.files import clear_failures, clear_reports
+from conformance.files import claimed, clear_failures, clear_reports
 from conformance.generate.shrink import shrink
 from conformance.notices import after_run, before_run, not_offered
 from conformance.outcome import Failure, Outcome, Unrun
@@ -227,9 +227,13 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
     today = settings.today or datetime.date.today()
     for phase in settings.phases:
         phase.accepts(settings.options)
-    clear_reports(settings.out)
+    for known in entries:
+        try:
+            plan(known.witness, settings.device)
+        except OutOfDomain as error:
+            raise UsageError(f"{known.path.parent / known.entry.witness}: {error}") from error
     early: list[str] = []
-    with Pool[Plan | CasePlan](
+    with claimed(settings.out), Pool[Plan | CasePlan](
         settings.target,
         device=settings.device,
         workers=settings.workers,
@@ -237,6 +241,8 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
         limits=settings.limits,
         warn=early.append,
     ) as pool:
+        # Bad input has been refused by now and lost nothing; from here on an older result must not pass for this one.
+        clear_reports(settings.out)
         hello = pool.start()
         header = Header(
             suite=suite_version(),
