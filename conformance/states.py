@@ -101,7 +101,9 @@ def _grew(was: protocol.Tensor | None, now: protocol.Tensor | None) -> bool:
 def _happening(check: StateCheck) -> str:
     """What happened between the two observations, for people."""
     again = any(e.request.req in check.subject and e.request.status == "retracted" for e in check.expected)
-    return "a re-prefill" if again and check.kind != "retract" else f"{'an' if check.kind[0] in 'aeo' else 'a'} {check.kind}"
+    if again and check.kind != "retract":
+        return "a re-prefill"
+    return f"{'an' if check.kind[0] in 'aeo' else 'a'} {check.kind}"
 
 
 def _refused(tally: Tally, check: StateCheck, state: protocol.RequestState, must: bool) -> None:
