@@ -439,6 +439,8 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     capabilities: dict[str, str]
     """Probed: name -> what was found ("" = absent)."""
     faked: tuple[str, ...] = ()
+    not_driven: dict[str, str] = {}
+    """Other ways to a table that this adapter does not drive, though the engine may have them -> what they are."""
 
 
 Response = Hello | Answer

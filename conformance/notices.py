@@ -40,6 +40,8 @@ def before_run(header: Header, entries: Iterable[Known], early: Iterable[str], w
     for mode, reason in sorted(hello.uncovered.items()):
         if mode in hello.modes:
             warn(f"forward mode {mode} is not driven: {reason}")
+    if hello.not_driven:
+        warn("not covered: " + "; ".join(f"{name} ({what})" for name, what in hello.not_driven.items()))
     ranged = any(known.entry.target == hello.target and known.entry.versions for known in entries)
     if ranged and not is_version(hello.version):
         warn(f"{hello.version!r} is no version number: known failures with a version range do not apply")

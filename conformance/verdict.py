@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from adapters import protocol
@@ -69,9 +71,12 @@ def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
         elif isinstance(result, protocol.Raised):
             doomed = _doomed(plan.job.steps[check.result], check.result, broken)
             _raised(tally, check.op, mode, result, isinstance(check, StateCheck), doomed)
+        elif isinstance(check, TableCheck) and _doomed(plan.job.steps[check.result], check.result, broken):
+            continue
         elif isinstance(check, TableCheck) and isinstance(result, protocol.Tables):
             _tables(tally, check, result)
         elif isinstance(check, StateCheck) and isinstance(result, protocol.States):
+            check = _spared(check, broken)
             before = None if check.since is None else answer.results[check.since]
             states.judge_states(tally, check, result, before if isinstance(before, protocol.States) else None)
         elif isinstance(check, CostCheck) and isinstance(result, protocol.Counted):
@@ -100,6 +105,9 @@ def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> dict[int
     looked_at = {check.result for check in plan.checks}
     broken: dict[int, int] = {}
     for number, result in enumerate(answer.results):
+        step_now = plan.job.steps[number]
+        if isinstance(step_now, protocol.Turn) and step_now.parent in broken:
+            broken.setdefault(step_now.req, number)
         if number in looked_at:
             continue
         if isinstance(result, protocol.NotOffered):
@@ -126,6 +134,14 @@ def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> dict[int
                     )
                 )
     return broken
+
+
+def _spared(check: StateCheck, broken: dict[int, int]) -> StateCheck:
+    """The check without requests that the engine failed to make, and those that continue them."""
+    if not any(one.request.req in broken for one in check.expected):
+        return check
+    kept = tuple(one for one in check.expected if one.request.req not in broken)
+    return replace(check, expected=kept)
 
 
 def _doomed(step: protocol.Step, number: int, broken: dict[int, int]) -> bool:
@@ -185,6 +201,9 @@ def _tables(tally: Tally, check: TableCheck, result: protocol.Tables) -> None:
             )
         )
     answered = {table.label: table for table in result.tables}
+    if len(answered) != len(result.tables):
+        tally.unrun.append(Unrun(stage="decode", message=f"{mode}: two tables of one label", step=check.op))
+        return
     if mode == "draft_decode":
         tally.check("draft_decode.forwards")
         steps = sum(label.startswith("step ") for label in answered)

@@ -36,6 +36,15 @@ UNCOVERED = {
     "DRAFT_EXTEND": "draft extend of the retired v1 worker",
 }
 
+NOT_DRIVEN = {
+    "decode of beam members": "beam search rows behind the requests of a decode batch",
+    "DFLASH and DSPARK drafts, UNO": "built by hand without a three-row table",
+    "frozen-KV MTP": "drafts at seq_len - 1 in every step, a window of its own",
+    "multi-layer EAGLE": "no draft decode, and a draft extend widened to the left",
+    "TBO slices, prefill context parallelism, NPU and CPU graph runners": "other producers and consumers of tables",
+}
+"""Ways to a table that no member of ForwardMode names -> what they are. A run says that it does not look at them."""
+
 _SRT = "sglang.srt."
 _BATCH = _SRT + "managers.schedule_batch:"
 _FORWARD = _SRT + "model_executor.forward_batch_info:"

@@ -95,7 +95,7 @@ def hello(engine: Any, device: str, faked: tuple[str, ...]) -> protocol.Hello:
     import sglang
     import torch
 
-    from adapters.sglang.capabilities import COVERED, UNCOVERED
+    from adapters.sglang.capabilities import COVERED, NOT_DRIVEN, UNCOVERED
 
     return protocol.Hello(
         protocol=protocol.PROTOCOL,
@@ -108,6 +108,7 @@ def hello(engine: Any, device: str, faked: tuple[str, ...]) -> protocol.Hello:
         modes=dict(engine.modes),
         covered={member: mode for member, mode in COVERED.items() if member in engine.modes},
         uncovered={member: why for member, why in UNCOVERED.items() if member in engine.modes},
+        not_driven=NOT_DRIVEN,
         capabilities=dict(engine.found),
         faked=faked,
     )

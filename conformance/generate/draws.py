@@ -37,7 +37,7 @@ Choice = TypeVar("Choice")
 SECONDS = (0.5, 1.0, 1.5, 4.0, 0.04)
 """Seconds per temporal grid step: fractional ones keep or skip positions."""
 
-MOST_REQUESTS = 8
+MOST_REQUESTS = 10
 MOST_SESSIONS = 3
 LONGEST = 400
 """Tokens after which a request is left alone, so that answers stay small."""
@@ -146,6 +146,14 @@ def _turn(draw: Draw, state: State) -> tuple[Operation, ...]:
     )
 
 
+def _told(draw: Draw, state: State) -> tuple[Operation, ...]:
+    """A whole turn: it arrives, is prefilled, replies and finishes, so that later turns have something to append to."""
+    (turn,) = _turn(draw, state)
+    assert isinstance(turn, Turn)
+    replies = tuple(Decode((turn.req,)) for _ in range(draw.number(0, 2)))
+    return (turn, Extend((Window(turn.req),)), *replies, Finish(turn.req))
+
+
 def _windows(draw: Draw, state: State) -> tuple[Window, ...]:
     windows = []
     cut = False
@@ -244,7 +252,8 @@ DRAWS: Mapping[str, Kind] = MappingProxyType(
         "finish": _of_one(Finish, running, 2),
         "abort": _of_one(Abort, _abortable),
         "open": Kind(lambda state: len(state.sessions) < MOST_SESSIONS, _open),
-        "turn": Kind(lambda state: bool(state.sessions) and _room(state), _turn, 4),
+        "turn": Kind(lambda state: bool(state.sessions) and _room(state), _turn, 3),
+        "told": Kind(lambda state: bool(state.sessions) and _room(state), _told, 4),
         "idle": Kind(lambda state: bool(state.requests), lambda draw, state: (Idle(),)),
     }
 )

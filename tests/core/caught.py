@@ -79,7 +79,7 @@ CAUGHT: dict[str, tuple[str, str]] = {
     "draft extend one ahead": ("draft_extend_v2.indices", "off by one"),
     "draft extend text gets a neighbour's delta": ("draft_extend_v2.text_only", "delta of another request"),
     "append skips the reply": ("session.table", "too few columns"),
-    "append starts after t": ("session.table", "shifted by a constant"),
+    "append starts after t": ("session.table", "continues from one row"),
     "append keeps the delta": ("session.delta", "stale delta"),
     "append stacks deltas": ("session.delta", "wrong shape"),
     "append leaves items unmoved": ("session.media_spans", "items misplaced (append)"),
