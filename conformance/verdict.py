@@ -69,9 +69,9 @@ def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
         if isinstance(result, protocol.NotOffered):
             tally.not_offered.append((mode, result.reason))
         elif isinstance(result, protocol.Raised):
-            doomed = _doomed(plan.job.steps[check.result], check.result, broken)
+            doomed = bool(broken) and _doomed(plan.job.steps[check.result], check.result, broken)
             _raised(tally, check.op, mode, result, isinstance(check, StateCheck), doomed)
-        elif isinstance(check, TableCheck) and _doomed(plan.job.steps[check.result], check.result, broken):
+        elif broken and isinstance(check, TableCheck) and _doomed(plan.job.steps[check.result], check.result, broken):
             continue
         elif isinstance(check, TableCheck) and isinstance(result, protocol.Tables):
             _tables(tally, check, result)
@@ -105,9 +105,10 @@ def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> dict[int
     looked_at = {check.result for check in plan.checks}
     broken: dict[int, int] = {}
     for number, result in enumerate(answer.results):
-        step_now = plan.job.steps[number]
-        if isinstance(step_now, protocol.Turn) and step_now.parent in broken:
-            broken.setdefault(step_now.req, number)
+        if broken:
+            arrival = plan.job.steps[number]
+            if isinstance(arrival, protocol.Turn) and arrival.parent in broken:
+                broken.setdefault(arrival.req, number)
         if number in looked_at:
             continue
         if isinstance(result, protocol.NotOffered):
