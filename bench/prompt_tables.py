@@ -22,8 +22,8 @@ import numpy as np
 
 from adapters import protocol
 from bench.boot import boot
-from conformance.families import Case, step
-from conformance.family_layout import IMAGE, VIDEO, Segment
+from conformance.families.case import Case, step
+from conformance.families.layout import IMAGE, VIDEO, Segment
 from reference import windows
 from reference.prompt_ids import table_from_ids
 from reference.prompt_tables import delta, prompt_table

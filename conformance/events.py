@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from adapters import protocol
-from conformance.family_known import Difference
+from conformance.families.known import Difference
 from conformance.known import Check, Known
 from conformance.outcome import Failure, Outcome, Unrun
-from conformance.subject import Subject
+from conformance.run.subject import Subject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from conformance.errors import UsageError
-from conformance.families import Case
-from conformance.family_files import problem_of
+from conformance.families.case import Case
+from conformance.families.files import problem_of
 from conformance.outcome import Failure, Unrun
 from reference.legal import refuse_nonsense
 from reference.operations import Scenario

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from conformance import known as known_list
 from conformance.errors import UsageError
-from conformance.families import TARGETS, Case
+from conformance.families.case import TARGETS, Case
 from conformance.files import Stored, StoredCase, read_any
 from reference.operations import Scenario
 
@@ -42,6 +42,6 @@ def find_scenario(name: str, out: Path, known_folder: Path) -> Stored | StoredCa
 
 
 def _cases() -> list[Case]:
-    from conformance.family_cases import all_cases
+    from conformance.families.cases import all_cases
 
     return [case for target in TARGETS for case in all_cases(target, count=0)]

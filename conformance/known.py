@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from conformance.errors import UsageError
-from conformance.families import Case
-from conformance.family_known import Difference
+from conformance.families.case import Case
+from conformance.families.known import Difference
 from conformance.files import pretty, read_scenario, write_atomic
 from conformance.outcome import Failure, Outcome
 from conformance.versions import parse_range, within

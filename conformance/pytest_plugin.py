@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from conformance.adopt_ledger import Ledger
+    from conformance.adopt.ledger import Ledger
 
 _LEDGER = pytest.StashKey["Ledger"]()
 
@@ -60,7 +60,7 @@ class RuleItem(pytest.Item):
 
     def runtest(self) -> None:
         """Fail, skip or pass by what the survey says of this rule."""
-        from conformance.adopt_ledger import explained
+        from conformance.adopt.ledger import explained
 
         ledger = _ledger(self.config)
         if ledger.of_rule(self.name) or ledger.unrun_of(self.name):

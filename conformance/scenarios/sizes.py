@@ -1,6 +1,6 @@
 """Sizes at which kernels break: block edges of batches, draft tokens and windows. For a GPU; slow interpreted.
 
-Positions near the int32 limit and empty batches reach no engine by a request: `conformance.device_checks` has them.
+Positions near the int32 limit and empty batches reach no engine by a request: `conformance.device.checks` has them.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance import family_cases
-from conformance.families import Case
+from conformance.families import cases as family_cases
+from conformance.families.case import Case
 from conformance.vectors import types as v
 from conformance.vectors.wire import rows_of, runs_of
 from reference import prompt_tables

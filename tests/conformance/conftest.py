@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance import cli, phases, session, targets
+from conformance.cli import app as cli
+from conformance.run import phases, session
+from conformance.targets import registry as targets
 from reference.operations import Scenario
 from tests.conformance.support import planted, stub_judge, stub_plan
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from adapters import protocol
 from conformance.outcome import Difference, Failure, Outcome, TableView, Unrun
-from conformance.targets import Target
+from conformance.targets.registry import Target
 from reference.operations import Idle, Scenario
 from tests.conformance.planted_worker import SUITE_BUG
 

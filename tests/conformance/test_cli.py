@@ -13,7 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conformance import cli, phases, session
+from conformance.cli import app as cli
+from conformance.run import phases, session
 from reference.operations import Scenario
 from spec.history import OutOfDomain
 from spec.rules import all_rules
@@ -189,9 +190,13 @@ def test_shards_split_and_cover(ropecheck: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_reports_what_was_done_and_is_exit_130(number: signal.Signals, tmp_path: Path) -> None:
     script = f"""
+import signal
 import sys
 from pathlib import Path
-from conformance import cli, phases, session, targets
+from conformance import cli
+from conformance.run import phases
+from conformance.run import session
+from conformance.targets import registry as targets
 from tests.conformance import support
 session.plan, session.judge = support.stub_plan, support.stub_judge
 targets._SOURCES[:] = [lambda: [support.planted()]]
@@ -199,6 +204,7 @@ scenarios = [support.scenario(0), support.scenario({how.FAIL_A}), support.scenar
 phases._PHASES.clear()
 phases.register(phases.Phase(name="codes", summary="", drive=lambda d: d.check_all(scenarios)))
 sys.argv = ["ropecheck", "run", "--target", "planted", "--workers", "1", "--out", {str(tmp_path)!r}]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
 cli.main()
 """
     process = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -240,7 +246,7 @@ def test_doctor(
 
 
 def test_the_runner_imports_no_engine(tmp_path: Path) -> None:
-    code = "import conformance.cli, sys; sys.exit(bool({'torch', 'sglang', 'adapters.sglang'} & set(sys.modules)))"
+    code = "import conformance.cli.app, sys; sys.exit(bool({'torch', 'sglang', 'adapters.sglang'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, env={**os.environ}).returncode == 0
 
 

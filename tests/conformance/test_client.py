@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from adapters import protocol
-from conformance.client import Process
-from conformance.inflight import Slot
-from conformance.targets import Target
+from conformance.run.client import Process
+from conformance.run.inflight import Slot
+from conformance.targets.registry import Target
 from reference.operations import Scenario
 from tests.conformance.support import ROOT, scenario
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from conformance import cli, known
+from conformance import known
+from conformance.cli import app as cli
 from conformance.errors import UsageError
 from conformance.files import Stored, pretty, read_stored
 from conformance.outcome import Outcome, Unrun

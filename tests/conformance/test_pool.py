@@ -13,9 +13,9 @@ import pytest
 from adapters import protocol
 from conformance.errors import GaveUp
 from conformance.outcome import Unrun
-from conformance.pool import Pool
-from conformance.seat import Limits
-from conformance.targets import Target
+from conformance.run.pool import Pool
+from conformance.run.seat import Limits
+from conformance.targets.registry import Target
 from reference.operations import Scenario
 from tests.conformance import planted_worker as how
 from tests.conformance.support import StubPlan, planted, scenario, stub_plan

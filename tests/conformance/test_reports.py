@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from conformance import report_json
 from conformance.events import PhaseStarted, ScenarioDone
 from conformance.outcome import Outcome, TableView
-from conformance.report_terminal import Terminal
-from conformance.tables import side_by_side
+from conformance.report import json_file as report_json
+from conformance.report.side_by_side import side_by_side
+from conformance.report.terminal import Terminal
 from spec.rules import all_rules
 from tests.conformance import planted_worker as how
 from tests.conformance.conftest import Run
@@ -140,7 +140,7 @@ def test_side_by_side_of_missing_tables_and_columns() -> None:
 
 def test_plain_progress_is_rare(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr("conformance.report_terminal.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("conformance.report.terminal.time.monotonic", lambda: clock[0])
     console = Console(force_terminal=False, record=True, width=200, file=io.StringIO())
     terminal = Terminal(console)
     terminal(PhaseStarted("codes", 4000))

@@ -9,7 +9,7 @@ import pytest
 from conformance.events import Finding, Header, ScenarioDone
 from conformance.known import Known
 from conformance.outcome import Failure, Outcome
-from conformance.tally import Tally, size_of
+from conformance.report.tally import Tally, size_of
 from reference.operations import Scenario, Submit
 from spec.history import image, text
 from tests.conformance.planted_worker import hello

@@ -11,14 +11,16 @@ import pytest
 
 from adapters import protocol
 from adapters.sglang import device
-from conformance import device_limits, device_report, device_rotary
-from conformance.ask import Asked, NoAnswer
-from conformance.device_checks import CostRow, cost_scenarios
-from conformance.device_score import FAULTS
+from conformance.device import limits as device_limits
+from conformance.device import report as device_report
+from conformance.device import rotary as device_rotary
+from conformance.device.checks import CostRow, cost_scenarios
+from conformance.device.score import FAULTS
 from conformance.plan import CostCheck, plan
-from conformance.pool import Pool
-from conformance.seat import Limits, poisoned
-from conformance.targets import Target
+from conformance.run.ask import Asked, NoAnswer
+from conformance.run.pool import Pool
+from conformance.run.seat import Limits, poisoned
+from conformance.targets.registry import Target
 from reference import rotary
 from spec import rotary as rules
 from tests.conformance import planted_worker as how

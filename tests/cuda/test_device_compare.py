@@ -12,7 +12,7 @@ from conformance.scenarios import chosen, sizes
 from conformance.verdict import judge
 
 torch = pytest.importorskip("torch")
-device_compare = pytest.importorskip("conformance.device_compare")
+device_compare = pytest.importorskip("conformance.device.compare")
 
 SCENARIOS = (*chosen(), *(s for s in sizes.scenarios() if "1024" not in s.name))
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from adapters.protocol import PromptTables, Raised, Result, Tensor
-from conformance.families import Case, expected
+from conformance.families.case import Case, expected
 from reference.blocks import Table
 
 Edit = Callable[[Table], Table]

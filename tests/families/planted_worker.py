@@ -12,8 +12,8 @@ import sys
 import msgspec
 
 from adapters import protocol
-from conformance.families import Case
-from conformance.family_cases import all_cases
+from conformance.families.case import Case
+from conformance.families.cases import all_cases
 from reference.blocks import Table
 from tests.families.fakes import right
 

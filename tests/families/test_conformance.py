@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from adapters.protocol import NotOffered, PromptTables, Raised, Tensor
-from conformance import families
 from conformance.errors import UsageError
-from conformance.families import Case, expected, offered, step, support_table
-from conformance.family_cases import all_cases, chosen, drawn, picture, words
-from conformance.family_known import CONDITIONS, load, witness
-from conformance.family_layout import Segment, lay_out
-from conformance.family_verdict import array, judge
+from conformance.families import case as families
+from conformance.families.case import Case, expected, offered, step, support_table
+from conformance.families.cases import all_cases, chosen, drawn, picture, words
+from conformance.families.known import CONDITIONS, load, witness
+from conformance.families.layout import Segment, lay_out
+from conformance.families.verdict import array, judge
 from reference.blocks import Table
 from reference.prompt_tables import prompt_table
 from spec.families import FAMILIES
@@ -164,7 +164,7 @@ def test_known_differences_have_witnesses() -> None:
     ],
 )
 def test_a_broken_list_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
-    from conformance.family_known import FILE
+    from conformance.families.known import FILE
 
     path = tmp_path / "families.toml"
     path.write_text(FILE.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")

@@ -127,6 +127,6 @@ def test_empty_prompt() -> None:
 
 
 def test_numpy_users_do_not_pay_for_torch() -> None:
-    code = "import sys, reference.prompt_ids, reference.windows, conformance.session; print('torch' in sys.modules)"
+    code = "import sys, reference.prompt_ids, reference.windows, conformance.run.session; print('torch' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"

@@ -11,12 +11,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from conformance import cli, phases, targets
 from conformance.adopt import Batch, NotOffered, survey
+from conformance.cli import app as cli
 from conformance.errors import UsageError
-from conformance.families import Case
-from conformance.family_cases import all_cases, chosen
-from conformance.family_known import applying, load
+from conformance.families.case import Case
+from conformance.families.cases import all_cases, chosen
+from conformance.families.known import applying, load
+from conformance.run import phases
+from conformance.targets import registry as targets
 from spec.rules import all_rules
 from tests.conformance.support import ROOT
 
@@ -103,7 +105,7 @@ def test_a_known_difference_is_expected_with_its_reason(
         f'right = "the suite"\nreason = "somebody\\nplanted it"\nwitness = "{WRONG}"\n'
     )
     read = load(entries)
-    monkeypatch.setattr("conformance.family_known.load", lambda path: read)
+    monkeypatch.setattr("conformance.families.known.load", lambda path: read)
     code, report = ropecheck(planted(wrong=WRONG), "--report", "junit")
     assert code == 0
     assert [finding["known"] for finding in report["findings"]] == [True]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from adapters.sglang_families import handler
-from conformance import cli
-from conformance.cli_families import BEGIN, END, between_markers, markdown
-from conformance.families import ABSENT, NOT_COVERED
-from conformance.family_known import load
+from conformance.cli import app as cli
+from conformance.cli.families import BEGIN, END, between_markers, markdown
+from conformance.families.case import ABSENT, NOT_COVERED
+from conformance.families.known import load
 from spec.families import FAMILIES
 from tests.conformance.support import ROOT
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from conformance import cli, phases
-from conformance.families import offered
-from conformance.family_cases import all_cases
-from conformance.family_known import load
+from conformance.cli import app as cli
+from conformance.families.case import offered
+from conformance.families.cases import all_cases
+from conformance.families.known import load
 from conformance.known import FOLDER
 from conformance.known import load as load_known
+from conformance.run import phases
 from spec.families import FAMILIES
 
 pytestmark = pytest.mark.engine

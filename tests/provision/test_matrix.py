@@ -8,11 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conformance import bisect, history_score, matrix, matrix_render, targets
 from conformance.errors import UsageError
-from conformance.history_score import Bug
-from conformance.matrix import Cell, Column, Shape, Step
-from conformance.pip_overlay import ProvisionError
+from conformance.targets import bisect, history_score, matrix, matrix_render
+from conformance.targets import registry as targets
+from conformance.targets.history_score import Bug
+from conformance.targets.matrix import Cell, Column, Shape, Step
+from conformance.targets.pip_overlay import ProvisionError
 
 WIDTH = "draft_extend_v2.width"
 PARENT = "ownership.parent_unchanged"

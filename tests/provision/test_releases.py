@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conformance import cli, matrix_render
+from conformance.cli import app as cli
+from conformance.targets import matrix_render
 
 pytestmark = pytest.mark.engine
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conformance import cli
+from conformance.cli import app as cli
 from conformance.vectors.types import FOLDERS
 
 COMMITTED = Path(__file__).parents[2] / "vectors"

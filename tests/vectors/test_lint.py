@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance import cli
+from conformance.cli import app as cli
 from conformance.vectors import lint
 from tests.vectors.conftest import Json, only
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance import cli
+from conformance.cli import app as cli
 from conformance.scenarios import chosen
 from conformance.vectors import make, store, types
 from conformance.vectors.choose import choose, uncovered

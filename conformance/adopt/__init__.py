@@ -1,0 +1,98 @@
+"""The smallest way in: an engine's own pytest file calls `run_conformance(MyAdapter())`. See docs/adopt.md.
+
+An adapter is any object with the method `forward(batch)`; what it lacks it declines with `NotOffered`. Everything runs
+in this process. Sessions, ownership and copy counts need an engine's own request objects: they are checked through the
+worker protocol (adapters/protocol.py), or with the vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from conformance.adopt import bridge as adopt_bridge
+from conformance.adopt.ledger import Ledger, explained
+from conformance.adopt.types import Adapter, Batch, NotOffered, Request
+from conformance.errors import UsageError
+from conformance.events import Scope
+from conformance.outcome import Outcome
+from conformance.run import phases as all_phases
+from conformance.run.phases import Options
+from conformance.run.subject import Subject
+from conformance.targets.registry import Target
+from reference.operations import Scenario
+
+__all__ = ["MODES", "Adapter", "Batch", "Ledger", "NotOffered", "Request", "run_conformance", "survey"]
+
+MODES = ("extend", "split_prefill", "mixed", "decode", "draft_decode", "target_verify", "ragged_verify",
+         "draft_extend_v2", "dllm_extend", "idle", "padding")
+"""What `modes` may name."""
+
+
+_OFFERED = Target(name="adapter", argv=(), offers=("forwards",))
+
+
+class _Driver:
+    """Checks scenarios in this process, one after the other."""
+
+    def __init__(self, check: Callable[[Scenario], Outcome]) -> None:
+        self.options = Options()
+        self.scope = Scope()
+        self.ledger = Ledger()
+        self._check = check
+        self._seen: set[str] = set()
+
+    @property
+    def found_new(self) -> bool:
+        return bool(self.ledger.failures)
+
+    @property
+    def engine(self) -> str:
+        return "adapter"
+
+    def check_all(self, scenarios: Iterable[Subject], total: int | None = None) -> None:
+        del total
+        for scenario in scenarios:
+            if isinstance(scenario, Scenario) and scenario.id not in self._seen:
+                self._seen.add(scenario.id)
+                self.check(scenario)
+
+    def check(self, scenario: Scenario) -> Outcome:
+        outcome = self._check(scenario)
+        self.ledger.add(scenario, outcome)
+        return outcome
+
+    def warn(self, message: str, loud: bool = False) -> None:
+        del loud
+        self.ledger.warnings.append(message)
+
+
+def survey(adapter: Adapter, *, phases: Sequence[str] = ("chosen",), modes: Iterable[str] | None = None) -> Ledger:
+    """Drive the adapter and say what came of it, without raising for its failures.
+
+    Raises UsageError for an unknown phase or mode, or an adapter without `forward`.
+    """
+    if not callable(getattr(adapter, "forward", None)):
+        raise UsageError(f"adapter {type(adapter).__name__}: has no method forward(batch)")
+    wanted = frozenset(MODES if modes is None else modes)
+    unknown = sorted(wanted - set(MODES))
+    if unknown:
+        raise UsageError(f"modes: unknown {unknown[0]!r}; known: {', '.join(MODES)}")
+    driver = _Driver(adopt_bridge.checker(adapter, wanted))
+    for phase in all_phases.select(phases, _OFFERED):
+        phase.drive(driver)
+    return driver.ledger
+
+
+def run_conformance(
+    adapter: Adapter, *, phases: Sequence[str] = ("chosen",), modes: Iterable[str] | None = None
+) -> Ledger:
+    """Check an engine in this process. Returns what was checked.
+
+    adapter: see `Adapter`. phases: those of `ropecheck list phases`. modes: only these; None: all that it offers.
+    Raises AssertionError, explained on one screen, when a rule is broken, when the adapter itself fails, or when
+    nothing was checked; UsageError for an unknown phase or mode.
+    """
+    ledger = survey(adapter, phases=phases, modes=modes)
+    if ledger.failures or ledger.unrun or not ledger.checked:
+        raise AssertionError(explained(ledger))
+    return ledger

@@ -1,0 +1,168 @@
+"""Between scenarios and an in-process adapter: plans are answered step by step, tables by the adapter."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from adapters import protocol
+from conformance.adopt.types import Adapter, Batch, NotOffered, Request
+from conformance.outcome import Outcome
+from conformance.plan import Check, CostCheck, Plan, TableCheck, plan
+from conformance.verdict import judge
+from reference.operations import Scenario
+from reference.timeline import Timeline
+from spec.modes.cells import dtype
+
+NO_STATE = "an in-process adapter has no request objects: sessions and ownership need the worker protocol"
+NO_CHANGE = "an in-process adapter is given numbers that it cannot change"
+NO_DTYPE = "the adapter answers with lists, which have no dtype"
+NO_PADDING = "the adapter does not set offers_padding"
+
+
+class _Malformed(Exception):
+    """The adapter returned what is no pair of tables."""
+
+
+def checker(adapter: Adapter, modes: frozenset[str]) -> Callable[[Scenario], Outcome]:
+    """A function that checks one scenario on the adapter; modes outside `modes` are not asked for."""
+    pads = bool(getattr(adapter, "offers_padding", False)) and "padding" in modes
+
+    def check(scenario: Scenario) -> Outcome:
+        planned = plan(scenario)
+        asked = _reached(planned, pads)
+        typed: list[str] = []
+        outcome = judge(asked, _answer(asked, adapter, modes, typed))
+        vacuous = {"ownership.batch_is_read_only": NO_CHANGE}
+        if not typed and not any(failure.rule == "table.dtype" for failure in outcome.failures):
+            vacuous["table.dtype"] = NO_DTYPE
+        declined = [(rule, reason) for rule, reason in vacuous.items() if rule in outcome.checked]
+        if not pads and any(isinstance(check, TableCheck) and "padded" in check.labels for check in planned.checks):
+            declined.append(("padding", NO_PADDING if "padding" in modes else "padding was not asked for"))
+        return msgspec.structs.replace(
+            outcome, not_offered=(*outcome.not_offered, *declined),
+            checked={rule: count for rule, count in outcome.checked.items() if rule not in vacuous},
+        )
+
+    return check
+
+
+def _reached(planned: Plan, pads: bool) -> Plan:
+    """The plan with only the checks that an in-process adapter can be put to: no copies are counted, there is no second
+    way to build a forward, and padded tables are asked for only where they are offered."""
+    checks: list[Check] = []
+    for check in planned.checks:
+        if isinstance(check, CostCheck) or (isinstance(check, TableCheck) and check.positions_only):
+            continue
+        if isinstance(check, TableCheck) and not pads:
+            check = replace(check, labels={label: name for label, name in check.labels.items() if label != "padded"})
+        checks.append(check)
+    return replace(planned, checks=tuple(checks))
+
+
+def _answer(planned: Plan, adapter: Adapter, modes: frozenset[str], typed: list[str]) -> protocol.Answer:
+    """One result per step. `typed` collects the dtypes of tables that have one of their own."""
+    checks = {check.result: check for check in planned.checks if isinstance(check, TableCheck)}
+    results: list[protocol.Result] = []
+    for number, step in enumerate(planned.job.steps):
+        match step:
+            case protocol.Observe():
+                results.append(protocol.NotOffered(NO_STATE))
+            case protocol.Forward() if number in checks and checks[number].expected.mode not in modes:
+                results.append(protocol.NotOffered(f"{checks[number].expected.mode} was not asked for"))
+            case protocol.Forward() if number in checks:
+                results.append(_forward(step, checks[number], adapter, typed))
+            case _:
+                results.append(protocol.Done())
+    forwards = sum(isinstance(result, protocol.Tables) for result in results)
+    return protocol.Answer(planned.job.id, tuple(results), 0, forwards)
+
+
+def _forward(step: protocol.Forward, check: TableCheck, adapter: Adapter, typed: list[str]) -> protocol.Result:
+    """Every table that the step is checked for, each asked for anew."""
+    mode = check.expected.mode
+    found = []
+    for label in check.labels:
+        try:
+            answered = adapter.forward(_batch(step, mode, check.expected.lines, label))
+            if isinstance(answered, NotOffered):
+                return protocol.NotOffered(str(answered) or f"{mode} is not offered")
+            found.append(_table(mode, label, answered, typed))
+        except NotOffered as error:
+            return protocol.NotOffered(str(error) or f"{mode} is not offered")
+        except _Malformed as error:
+            return protocol.Raised("adapter", "TypeError", str(error), "")
+        except Exception as error:  # an engine's exception is a verdict, not the end of the run
+            return protocol.Raised("engine", type(error).__name__, str(error), _where(error))
+    return protocol.Tables(tuple(found))
+
+
+def _batch(step: protocol.Forward, mode: str, lines: tuple[Timeline, ...], label: str) -> Batch:
+    requests = tuple(
+        Request(table=_rows(line), delta=line.delta if line.has_media else 0) for line in lines
+    )
+    padding = step.padding if label == "padded" else None
+    return Batch(
+        mode=mode, requests=requests, seq_lens=step.seq_lens, prefix_lens=step.prefix_lens,
+        extend_lens=step.extend_lens, decoding=step.decoding, topk=step.topk,
+        step=int(label.removeprefix("step ")) if label.startswith("step ") else 0,
+        num_draft_tokens=step.num_draft_tokens, parents=step.parents, ragged_tokens=step.ragged_tokens,
+        block_offsets=step.block_offsets, block_size=step.block_size,
+        padded_tokens=0 if padding is None else padding.tokens, buffer="" if padding is None else padding.kind,
+    )
+
+
+def _rows(line: Timeline) -> tuple[tuple[int, ...], ...] | None:
+    return tuple(map(tuple, line.table[:, : line.tabulated].tolist())) if line.has_media else None
+
+
+def _table(mode: str, label: str, answered: object, typed: list[str]) -> protocol.Table:
+    """An adapter's pair as a worker would send it. Raises _Malformed."""
+    if not isinstance(answered, tuple | list) or len(answered) != 2:
+        raise _Malformed(f"forward({mode}) must return (positions, rows), not {type(answered).__name__}")
+    positions, rows = answered
+    typed.extend(name for name in map(_dtype_of, answered) if name)
+    return protocol.Table(label, _tensor(positions, dtype(mode, True)), _tensor(rows, dtype(mode, False)))
+
+
+def _dtype_of(values: object) -> str:
+    """numpy's name of an array's or a torch tensor's dtype; "" for lists."""
+    return str(getattr(values, "dtype", "")).removeprefix("torch.")
+
+
+def _tensor(values: Any, usual: str) -> protocol.Tensor | None:
+    """A list, numpy array or torch tensor. Lists have no dtype and get the usual one; ragged ones are malformed."""
+    if values is None:
+        return None
+    name = _dtype_of(values)
+    plain = values.tolist() if hasattr(values, "tolist") else _lists(values)
+    try:
+        array = np.asarray(plain)
+    except ValueError as error:
+        raise _Malformed(f"rows of unequal width: {error}") from error
+    if array.size == 0:
+        array = array.astype(usual)
+    if not name:
+        name = usual if array.dtype.kind in "iu" else array.dtype.name
+    try:
+        array = array.astype(name)
+    except TypeError as error:
+        raise _Malformed(f"a table of dtype {name}: {error}") from error
+    return protocol.Tensor(name, tuple(array.shape), np.ascontiguousarray(array).tobytes())
+
+
+def _lists(values: Any) -> Any:
+    """Rows may be tensors in a list."""
+    return [item.tolist() if hasattr(item, "tolist") else item for item in values]
+
+
+def _where(error: BaseException) -> str:
+    """The innermost frame, "file.py:line function"."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno} {frames[-1].name}" if frames else ""

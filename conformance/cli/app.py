@@ -1,0 +1,189 @@
+"""The command line: `ropecheck`. Exit codes: 0 all as expected; 1 new, changed, stale or expired failure; 2 usage or
+configuration; 3 something could not run; 4 nothing was checked; 130 interrupted."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from conformance.cli import bundle as cli_bundle
+from conformance.cli import known as cli_known
+from conformance.cli import look as cli_look
+from conformance.cli import targets as cli_targets
+from conformance.cli import vectors as cli_vectors
+from conformance.cli.options import (
+    KNOWN,
+    OUT,
+    DeviceOption,
+    KnownOption,
+    LimitOption,
+    OutOption,
+    ReportOption,
+    TargetOption,
+    WorkersOption,
+    console,
+    limit_for,
+    one_of,
+    reports_for,
+    shard_for,
+    target_for,
+    workers_for,
+)
+from conformance.errors import GaveUp, UsageError
+from conformance.files import Stored, StoredCase
+from conformance.find import find_scenario
+from conformance.report.terminal import Terminal
+from conformance.run import phases
+from conformance.run.phases import Options, Phase
+from conformance.run.seat import Limits
+from conformance.run.session import Settings
+from conformance.run.session import run as run_session
+from conformance.run.subject import Subject
+from conformance.targets.registry import DEFAULT
+
+app = typer.Typer(
+    name="ropecheck",
+    help="A conformance suite for multimodal rotary positions in LLM engines.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(cli_known.app, name="known")
+app.add_typer(cli_vectors.app, name="vectors")
+app.add_typer(cli_look.list_app, name="list")
+app.command("explain")(cli_look.explain)
+app.command("doctor")(cli_look.doctor)
+cli_targets.mount(app)
+app.command("bundle")(cli_bundle.make)
+
+
+@app.command()
+def run(
+    target: TargetOption = DEFAULT,
+    device: DeviceOption = "cpu",
+    phase: Annotated[list[str] | None, typer.Option("--phase", help="Phase to run; may be repeated.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of everything random.")] = 0,
+    shard: Annotated[str, typer.Option("--shard", help="i/n: the i-th of n parts, by scenario id.")] = "1/1",
+    out: OutOption = OUT,
+    report: ReportOption = "junit,json",
+    workers: WorkersOption = 0,
+    time_limit: LimitOption = 20.0,
+    bound: Annotated[str | None, typer.Option("--bound", help="Size of the exhaustive scope.")] = None,
+    known: KnownOption = KNOWN,
+) -> int:
+    """Check a target: known failures' witnesses, then the phases."""
+    chosen = target_for(target, device)
+    settings = Settings(
+        target=chosen,
+        device=device,
+        workers=workers_for(workers),
+        out=out,
+        phases=phases.select(phase or (), chosen, device),
+        options=Options(seed=seed, bound=bound),
+        shard=shard_for(shard),
+        limits=Limits(scenario=limit_for(time_limit)),
+        known_folder=known,
+        complete=not phase and shard == "1/1",
+    )
+    return run_session(settings, [*reports_for(report, out), Terminal(console())]).exit_code
+
+
+@app.command()
+def fuzz(
+    max_time: Annotated[float, typer.Option("--max-time", help="Seconds to search.")] = 60.0,
+    target: TargetOption = DEFAULT,
+    device: DeviceOption = "cpu",
+    seed: Annotated[int, typer.Option("--seed", help="First seed; default: from the clock.")] = -1,
+    out: OutOption = OUT,
+    report: ReportOption = "junit,json",
+    workers: WorkersOption = 0,
+    time_limit: LimitOption = 20.0,
+    known: KnownOption = KNOWN,
+) -> int:
+    """Search at random until the time is up or something new fails; its smallest witness is stored for `replay`."""
+    seed = seed if seed >= 0 else int(time.time()) % 1_000_000
+    chosen = target_for(target, device)
+    settings = Settings(
+        target=chosen,
+        device=device,
+        workers=workers_for(workers),
+        out=out,
+        phases=phases.select(["fuzz"], chosen),
+        options=Options(seed=seed, max_time=limit_for(max_time, "--max-time")),
+        limits=Limits(scenario=limit_for(time_limit)),
+        known_folder=known,
+        complete=False,
+    )
+    return run_session(settings, [*reports_for(report, out), Terminal(console())]).exit_code
+
+
+@app.command()
+def replay(
+    what: Annotated[list[str], typer.Argument(metavar="ID|FILE...", help="Scenario ids or files.")],
+    target: Annotated[str, typer.Option("--target", help="Default: the one that the file names, or sglang.")] = "",
+    device: Annotated[str, typer.Option("--device", help="Default: the one that the file names, or cpu.")] = "",
+    out: Annotated[Path, typer.Option("--out", help="Run whose failures are looked up.")] = OUT,
+    time_limit: LimitOption = 20.0,
+    known: KnownOption = KNOWN,
+) -> int:
+    """Run single scenarios again, on any target or device, and show what they do."""
+    stored = [find_scenario(name, out, known) for name in what]
+    target = target or one_of("target", (one.target for one in stored)) or DEFAULT
+    device = device or one_of("device", (one.device for one in stored)) or "cpu"
+    folder = out / "replay"
+    settings = Settings(
+        target=target_for(target, device),
+        device=device,
+        workers=1,
+        out=folder,
+        phases=(_phase_of(stored),),
+        limits=Limits(scenario=limit_for(time_limit)),
+        known_folder=known,
+        witnesses=False,
+        shrink_seconds=0,
+        complete=False,
+    )
+    return run_session(settings, [*reports_for("json", folder), Terminal(console(), full=True)]).exit_code
+
+
+def _phase_of(stored: Sequence[Stored | StoredCase]) -> Phase:
+    scenarios: list[Subject] = [one.case if isinstance(one, StoredCase) else one.scenario for one in stored]
+    return Phase(name="replay", summary="", drive=lambda driver: driver.check_all(scenarios, total=len(scenarios)))
+
+
+def execute(argv: Sequence[str]) -> int:
+    """Run one command line and return its exit code; errors are one line on standard error."""
+    command = typer.main.get_command(app)
+    try:
+        result = command.main(list(argv), prog_name="ropecheck", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except UsageError as error:
+        return _complain(str(error), 2)
+    except GaveUp as error:
+        return _complain(str(error), 3)
+    except (KeyboardInterrupt, typer.Abort):
+        return _complain("interrupted", 130)
+    except BrokenPipeError:
+        return 141  # the reader of our output left, as with `| head`
+    except (OSError, MemoryError, OverflowError, RecursionError) as error:
+        return _complain(f"{type(error).__name__}: {error}", 2)
+    except Exception as error:
+        # Click's own errors; which module they live in depends on typer's version.
+        message = getattr(error, "format_message", None)
+        if message is None:
+            raise
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(message(), file=sys.stderr)
+            return 2
+        return _complain(message(), 2)
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"ropecheck: {message.strip()}", file=sys.stderr)
+    return code

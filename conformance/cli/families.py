@@ -1,0 +1,58 @@
+"""Which family is checked against which target: for `ropecheck list families` and the README's table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.table import Table
+
+from conformance.families.case import NOT_COVERED, TARGETS, support_table
+from conformance.families.known import Difference, load
+
+BEGIN, END = "<!-- families:begin -->", "<!-- families:end -->"
+"""Between these two lines of README.md stands what `ropecheck list families --markdown` prints."""
+
+NAMES = {"sglang": "SGLang", "transformers": "transformers"}
+
+
+def table() -> Table:
+    """Family x target for a terminal."""
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    made.add_column("family", no_wrap=True)
+    for target in TARGETS:
+        made.add_column(target)
+    made.add_column("source", overflow="fold")
+    entries = load()
+    for row in support_table():
+        family, source, *statuses = row
+        cells = [_status(family, target, status, entries) for target, status in zip(TARGETS, statuses, strict=True)]
+        made.add_row(family, *cells, source)
+    return made
+
+
+def markdown() -> str:
+    """The same as a Markdown table, with the families that are not covered below it."""
+    entries = load()
+    lines = ["| family | " + " | ".join(NAMES[target] for target in TARGETS) + " | source |"]
+    lines.append("| --- |" + " --- |" * (len(TARGETS) + 1))
+    for family, source, *statuses in support_table():
+        cells = [_status(family, target, status, entries) for target, status in zip(TARGETS, statuses, strict=True)]
+        lines.append("| " + " | ".join((f"`{family}`", *cells, source)).replace("\n", " ") + " |")
+    lines += ["", "Not covered: " + "; ".join(f"`{name}` ({reason})" for name, reason in NOT_COVERED.items()) + "."]
+    return "\n".join(lines) + "\n"
+
+
+def between_markers(readme: Path) -> str | None:
+    """The generated part of a README; None when its markers are missing."""
+    text = readme.read_text("utf-8")
+    if BEGIN not in text or END not in text:
+        return None
+    return text.partition(BEGIN)[2].partition(END)[0].strip("\n") + "\n"
+
+
+def _status(family: str, target: str, status: str, entries: tuple[Difference, ...]) -> str:
+    """"checked", with the number of known differences, or why not."""
+    if status != "checked":
+        return f"not offered: {status}"
+    known = sum(entry.target == target and family in entry.families for entry in entries)
+    return f"checked, {known} known difference{'s' * (known != 1)}" if known else "checked"

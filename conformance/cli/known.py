@@ -1,0 +1,140 @@
+"""The verbs of the known-failure list: check, prune, add."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from conformance import known as known_list
+from conformance.cli.options import (
+    KNOWN,
+    DeviceOption,
+    KnownOption,
+    LimitOption,
+    TargetOption,
+    console,
+    limit_for,
+    reports_for,
+    target_for,
+)
+from conformance.errors import UsageError
+from conformance.events import Summary
+from conformance.files import read_stored
+from conformance.known import Entry
+from conformance.report.terminal import Terminal
+from conformance.run.seat import Limits
+from conformance.run.session import Settings
+from conformance.run.session import run as run_session
+from conformance.targets.registry import DEFAULT
+from spec.rules import all_rules
+
+app = typer.Typer(help="The list of known failures.", no_args_is_help=True)
+
+_FOLDER = Path(".ropecheck") / "known"
+
+
+@app.command()
+def check(
+    target: TargetOption = DEFAULT,
+    device: DeviceOption = "cpu",
+    time_limit: LimitOption = 20.0,
+    known: KnownOption = KNOWN,
+) -> int:
+    """Replay every entry's witness: is what the list says still so?"""
+    out = console()
+    rules = all_rules()
+    for entry in known_list.load(known):
+        if entry.entry.rule not in rules:
+            raise UsageError(f"{entry.path}: rule: no rule {entry.entry.rule!r}")
+    summary = _replay(target, device, time_limit, known)
+    for one in summary.known:
+        out.print(f"{one.state:8} {one.known.name}: {one.message}", soft_wrap=True)
+    return summary.exit_code
+
+
+@app.command()
+def prune(
+    target: TargetOption = DEFAULT,
+    device: DeviceOption = "cpu",
+    time_limit: LimitOption = 20.0,
+    known: KnownOption = KNOWN,
+) -> int:
+    """Remove the entries whose witness passes now. Changed and expired ones need a person."""
+    out = console()
+    summary = _replay(target, device, time_limit, known)
+    entries = known_list.load(known)
+    left = 0
+    for one in summary.known:
+        if one.state == "stale" and isinstance(one.known, known_list.Known):
+            known_list.remove(one.known, entries)
+            out.print(f"removed {one.known.path}: {one.message}", soft_wrap=True)
+        elif one.state != "open":
+            left += 1
+            out.print(f"kept {one.known.path}, {one.state}: {one.message}", soft_wrap=True)
+    if summary.interrupted:
+        return 130
+    if any(one.state == "unrun" for one in summary.known) or summary.gave_up:
+        return 3
+    return 1 if left else 0
+
+
+@app.command()
+def add(
+    file: Annotated[Path, typer.Argument(help="A stored failure, OUT/failures/ID.json.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why the expected value is right, in words.")],
+    link: Annotated[str, typer.Option("--link", help="Where the bug is reported.")],
+    versions: Annotated[str, typer.Option("--versions", help="Default: the version that failed.")] = "",
+    expires: Annotated[str, typer.Option("--expires", help="YYYY-MM-DD, after which the entry fails the run.")] = "",
+    rule: Annotated[str, typer.Option("--rule", help="Only this rule's failures of the file.")] = "",
+    known: KnownOption = KNOWN,
+) -> None:
+    """Add the failures of a stored file to the list, one entry each. Consequences are expected with their causes and
+    get no entry."""
+    stored = read_stored(file)
+    causes = (failure for failure in stored.failures if not failure.follows)
+    keys = sorted({failure.key for failure in causes if rule in ("", failure.rule)})
+    if not keys:
+        raise UsageError(f"{file}: failures: holds none{f' of rule {rule}' if rule else ''}")
+    for option, text in (("--reason", reason), ("--link", link)):
+        if not text.strip():
+            raise UsageError(f"{option}: must not be empty")
+    try:
+        until = datetime.date.fromisoformat(expires) if expires else None
+    except ValueError as error:
+        raise UsageError(f"--expires {expires!r}: must be YYYY-MM-DD") from error
+    versions = versions or (f"=={stored.version}" if stored.version else "")
+    listed = {(entry.entry.key, entry.entry.target) for entry in known_list.load(known)}
+    engine = stored.engine or stored.target
+    for key in keys:
+        if (key, engine) in listed:
+            console().print(f"listed already: {' / '.join(key)}", soft_wrap=True)
+            continue
+        entry = Entry(
+            rule=key[0],
+            mode=key[1],
+            signature=key[2],
+            target=engine,
+            versions=versions,
+            reason=reason,
+            link=link,
+            first_seen=datetime.date.today(),
+            expires=until,
+            witness=f"{stored.scenario.id}.json",
+        )
+        console().print(f"added {known_list.add(known, entry, stored.scenario)}", soft_wrap=True)
+
+
+def _replay(target: str, device: str, time_limit: float, known: Path) -> Summary:
+    settings = Settings(
+        target=target_for(target, device),
+        device=device,
+        workers=1,
+        out=_FOLDER,
+        limits=Limits(scenario=limit_for(time_limit)),
+        known_folder=known,
+        complete=False,
+    )
+    return run_session(settings, [*reports_for("json", _FOLDER), Terminal(console())])

@@ -1,0 +1,161 @@
+"""Verbs that look and do not judge: list, explain, doctor."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import platform
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from conformance import known as known_list
+from conformance.cli import families as cli_families
+from conformance.cli.options import KNOWN, DeviceOption, KnownOption, TargetOption, console, target_for
+from conformance.errors import GaveUp, UsageError
+from conformance.families import known as family_known
+from conformance.families.case import NOT_COVERED
+from conformance.plan import Plan
+from conformance.run import phases
+from conformance.run.pool import Pool
+from conformance.targets import registry as targets
+from conformance.targets.registry import DEFAULT
+from conformance.version import spec_hash, suite_version
+from conformance.versions import newer_than_known
+from spec.rules import Rule, all_rules
+
+MODES = (
+    "extend",
+    "split_prefill",
+    "mixed",
+    "decode",
+    "draft_decode",
+    "target_verify",
+    "draft_extend_v2",
+    "dllm_extend",
+    "idle",
+)
+"""Every forward mode that the protocol can drive, in the order in which the specification reads best."""
+
+list_app = typer.Typer(help="List rules, modes, targets, families or phases.", no_args_is_help=True)
+
+
+@list_app.command("rules")
+def list_rules() -> None:
+    """Every rule and its sentence."""
+    _table([(rule.id, rule.must) for rule in all_rules().values()])
+
+
+@list_app.command("modes")
+def list_modes() -> None:
+    """Every forward mode."""
+    _table([(mode, _first_line(f"spec.modes.{mode}")) for mode in MODES])
+
+
+@list_app.command("targets")
+def list_targets() -> None:
+    """Every target that can be named with --target."""
+    _table([(t.name, f"{', '.join(t.devices)}  {t.note}".rstrip()) for t in targets.all_targets().values()])
+
+
+@list_app.command("families")
+def list_families(
+    markdown: Annotated[bool, typer.Option("--markdown", help="As the table in README.md.")] = False,
+) -> None:
+    """Every model family, and which target's prompt tables are checked."""
+    if markdown:
+        print(cli_families.markdown(), end="")
+        return
+    out = console()
+    out.print(cli_families.table(), width=None if out.is_terminal else 200)
+    out.print("\nnot covered:")
+    _table([(f"  {name}", reason) for name, reason in NOT_COVERED.items()])
+
+
+@list_app.command("phases")
+def list_phases() -> None:
+    """Every phase of a run."""
+    _table([(p.name, p.summary + ("" if p.default else " (only when named)")) for p in phases.all_phases().values()])
+
+
+def _first_line(module: str) -> str:
+    return (importlib.import_module(module).__doc__ or "").strip().split("\n")[0]
+
+
+def _table(rows: list[tuple[str, str]]) -> None:
+    width = max((len(name) for name, _ in rows), default=0)
+    out = console()
+    for name, text in rows:
+        out.print(f"{name:{width}}  {text}", soft_wrap=True)
+
+
+def explain(
+    rule: Annotated[str, typer.Argument(metavar="RULE", help="Id of a rule.")], known: KnownOption = KNOWN
+) -> None:
+    """What a rule says, where it comes from, and what is known to break it."""
+    rules = all_rules()
+    if rule not in rules:
+        parts = [id for id in rules if rule in id]
+        close = dict.fromkeys([*parts, *difflib.get_close_matches(rule, rules, cutoff=0.5)])
+        hint = f"; closest: {', '.join(list(close)[:3])}" if close else "; see `ropecheck list rules`"
+        raise UsageError(f"unknown rule {rule!r}{hint}")
+    out = console()
+    for name, text in _explained(rules[rule], known):
+        out.print(f"{name:8}  {text}" if name else text, soft_wrap=True)
+
+
+def _explained(rule: Rule, known_folder: Path) -> list[tuple[str, str]]:
+    lines = [("rule", rule.id), ("must", rule.must)]
+    if rule.note:
+        lines.append(("note", rule.note))
+    lines.append(("source", rule.source))
+    module, _, _ = rule.stated.partition(":")
+    lines.append(("stated", f"{module.replace('.', '/')}.py:{rule.line} ({rule.stated})"))
+    lines.append(("bugs", ", ".join(rule.bugs) or "none known"))
+    entries = [known for known in known_list.load(known_folder) if known.entry.rule == rule.id]
+    for known in entries:
+        entry = known.entry
+        versions = f" {entry.versions}" if entry.versions else ""
+        lines.append(("known", f"{known.name}: {entry.target}{versions}, {entry.mode}: {entry.signature}"))
+        lines.append(("", f"          {' '.join(entry.reason.split())} ({entry.link})"))
+    differences = [entry for entry in family_known.load() if rule.id in entry.rules]
+    for difference in differences:
+        versions = f" {difference.versions}" if difference.versions else ""
+        families = ", ".join(difference.families)
+        lines.append(("known", f"{difference.id}: {difference.target}{versions}, {families}: {difference.link}"))
+        lines.append(("", f"          {' '.join(difference.reason.split())} (shown by {difference.witness!r})"))
+    if not entries and not differences:
+        lines.append(("known", "no known failure breaks it"))
+    return lines
+
+
+def doctor(target: TargetOption = DEFAULT, device: DeviceOption = "cpu") -> int:
+    """Start the target once and tell what was found: versions, modes, capabilities."""
+    chosen = target_for(target, device)
+    out = console()
+    out.print(f"ropecheck {suite_version()}, spec {spec_hash()}, python {platform.python_version()} ({sys.executable})")
+    out.print(f"worker: {' '.join(chosen.argv)}", soft_wrap=True)
+    try:
+        with Pool[Plan](chosen, device=device, workers=1, out=Path(".ropecheck") / "doctor") as pool:
+            hello = pool.start()
+    except GaveUp as error:
+        out.print(str(error), soft_wrap=True)
+        return 3
+    out.print(f"engine {hello.target} {hello.version}, torch {hello.torch}, python {hello.python}, {hello.device}")
+    if newer := newer_than_known(hello.target, hello.version):
+        out.print(newer, soft_wrap=True)
+    for mode in sorted(hello.modes, key=hello.modes.__getitem__):
+        if mode in hello.covered:
+            how = f"driven as {hello.covered[mode]}"
+        else:
+            how = f"not driven: {hello.uncovered[mode]}" if mode in hello.uncovered else "UNKNOWN to the adapter"
+        out.print(f"  mode {mode}: {how}", soft_wrap=True)
+    for name, found in sorted(hello.capabilities.items()):
+        out.print(f"  {name}: {found or 'absent'}", soft_wrap=True)
+    for fake in hello.faked:
+        out.print(f"  faked: {fake}", soft_wrap=True)
+    applying = known_list.applying(known_list.load(), hello.target, hello.version, device)
+    out.print(f"known failures: {len(applying)} apply")
+    return 0

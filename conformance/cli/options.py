@@ -1,0 +1,103 @@
+"""Option values of the command line: what they mean, and one clear line for what they cannot mean."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from conformance import known as known_list
+from conformance.errors import UsageError
+from conformance.events import Listener
+from conformance.files import REPORTS
+from conformance.report import html_page as report_html
+from conformance.report import json_file as report_json
+from conformance.report import junit as report_junit
+from conformance.targets import registry as targets
+from conformance.targets.registry import Target
+
+DEVICES = ("cpu", "cuda")
+
+LONGEST_SECONDS = 1e6
+
+OUT = Path(".ropecheck") / "last"
+
+TargetOption = Annotated[str, typer.Option("--target", help="Engine to check; `ropecheck list targets`.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="cpu or cuda.")]
+OutOption = Annotated[Path, typer.Option("--out", help="Folder for reports, failures and logs.")]
+WorkersOption = Annotated[int, typer.Option("--workers", help="Worker processes; 0: one per core.")]
+LimitOption = Annotated[float, typer.Option("--time-limit", help="Seconds for one scenario.")]
+KnownOption = Annotated[Path, typer.Option("--known", help="Folder of known failures.")]
+ReportOption = Annotated[str, typer.Option("--report", help="Reports to write: json, junit, html, by commas.")]
+
+KNOWN = known_list.FOLDER
+
+_REPORTS = {
+    "json": report_json.listener,
+    "junit": report_junit.listener,
+    "html": report_html.listener,
+}
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """The reader left, as with `| head`: the exit code says so (rich would say 1, which means a failure here)."""
+        raise BrokenPipeError
+
+
+def console() -> Console:
+    """Standard output; NO_COLOR and pipes are respected."""
+    return _Console(highlight=False, markup=False, emoji=False)
+
+
+def target_for(name: str, device: str) -> Target:
+    """Raises UsageError for an unknown device or target."""
+    if device not in DEVICES:
+        raise UsageError(f"unknown device {device!r}; known: {', '.join(DEVICES)}")
+    return targets.find(name, device)
+
+
+def workers_for(count: int) -> int:
+    """0 means one per core that this process may use."""
+    if count < 0:
+        raise UsageError(f"--workers {count}: must be 0 or more")
+    return count or len(os.sched_getaffinity(0))
+
+
+def limit_for(seconds: float, option: str = "--time-limit") -> float:
+    """Raises UsageError unless it is above zero."""
+    if not 0 < seconds <= LONGEST_SECONDS:
+        raise UsageError(f"{option} {seconds:g}: must be above 0 and at most {LONGEST_SECONDS:g} seconds")
+    return seconds
+
+
+def shard_for(text: str) -> tuple[int, int]:
+    """"2/8": the second of eight."""
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    index, count = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 1 <= index <= count:
+        raise UsageError(f"--shard {text!r}: must be i/n with 1 <= i <= n")
+    return index, count
+
+
+def reports_for(text: str, out: Path) -> list[Listener]:
+    """Listeners that write the named reports into `out`; report.json is always among them."""
+    wanted = {name.strip() for name in text.split(",") if name.strip()} | {"json"}
+    unknown = sorted(wanted - set(_REPORTS))
+    if unknown:
+        raise UsageError(f"--report: unknown {unknown[0]!r}; known: {', '.join(_REPORTS)}")
+    return [partial(listener, out / REPORTS[name]) for name, listener in _REPORTS.items() if name in wanted]
+
+
+def one_of(what: str, values: Iterable[str]) -> str:
+    """The only value; "" for none. Raises UsageError when the files disagree."""
+    found = sorted({value for value in values if value})
+    if len(found) > 1:
+        raise UsageError(f"the files come from different {what}s ({', '.join(found)}): say which with --{what}")
+    return found[0] if found else ""

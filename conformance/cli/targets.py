@@ -1,0 +1,267 @@
+"""Verbs about many engine versions: target add, list and remove; matrix; bisect; score --history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.text import Text
+
+from conformance import mutant_score
+from conformance.cli.options import console, workers_for
+from conformance.errors import GaveUp, UsageError
+from conformance.files import pretty, write_atomic
+from conformance.mutants import MUTANTS
+from conformance.targets import bisect as bisection
+from conformance.targets import history_score, matrix, matrix_render, pip_overlay, provision, provisioned, smoke
+from conformance.targets import registry as targets
+from conformance.targets.pip_overlay import ProvisionError, version_key
+from spec.rules import all_rules
+
+targets.register_source(provisioned.targets)
+
+target_app = typer.Typer(help="Add, list and remove engines.", no_args_is_help=True)
+
+PhaseOption = Annotated[
+    list[str] | None, typer.Option("--phase", help="Phase to run; may be repeated. Default: those of a run.")
+]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
+WorkersOption = Annotated[int, typer.Option("--workers", help="Worker processes; 0: one per core.")]
+AddOption = Annotated[bool, typer.Option("--add/--no-add", help="Provision releases that are not there yet.")]
+
+
+def refuse(error: ProvisionError) -> UsageError | GaveUp:
+    """The error as the command line reports it: exit code 2 or 3."""
+    return UsageError(str(error)) if error.exit_code == 2 else GaveUp(str(error))
+
+
+# ---------------------------------------------------------------- target
+
+
+@target_app.command("add")
+def add(
+    what: Annotated[str, typer.Argument(metavar="sglang==V|PATH", help="A release, a checkout or an environment.")],
+    name: Annotated[str, typer.Option("--name", help="Name for a path: the target is sglang@NAME.")] = "",
+    check: Annotated[bool, typer.Option("--check/--no-check", help="Import it and run one scenario.")] = True,
+) -> int:
+    """Make a release, a source checkout or an environment a target, and check that it runs."""
+    out = console()
+    try:
+        record = provision.add(what, name=name, say=lambda line: out.print(line, soft_wrap=True))
+    except ProvisionError as error:
+        raise refuse(error) from error
+    out.print(_described(record), soft_wrap=True)
+    return _check(record) if check else 0
+
+
+def _described(record: provisioned.Record) -> str:
+    held = ", ".join(f"{package} {version}" for package, version in sorted(record.packages.items()))
+    size = f" ({record.megabytes:.0f} MB, {record.seconds:.0f} s)" if record.packages else ""
+    return f"{record.name}: {held or 'nothing to install'}{size}"
+
+
+def _check(record: provisioned.Record) -> int:
+    out = console()
+    log = provisioned.home() / "check" / f"{provisioned.folder_of(record.name).name}.log"
+    checked = smoke.check(provisioned.target_of(record), log)
+    if not checked.problem and checked.hello is not None:
+        out.print(f"checked: {checked.hello.target} {checked.hello.version}, torch {checked.hello.torch}, one scenario")
+        return 0
+    out.print(f"{record.name} is there but does not run: {checked.problem}", soft_wrap=True)
+    out.print(
+        f"what to do: `ropecheck doctor --target {record.name}` shows what was found, {log} what it printed; "
+        f"`ropecheck target remove {record.name}` takes it away",
+        soft_wrap=True,
+    )
+    return 3
+
+
+@target_app.command("list")
+def list_() -> None:
+    """Every provisioned target: name, version, size, and where it is."""
+    out = console()
+    try:
+        records = provisioned.records()
+    except ProvisionError as error:
+        raise refuse(error) from error
+    torch = pip_overlay.installed("torch") or "no torch"
+    here = pip_overlay.installed("sglang")
+    if here and f"sglang=={here}" not in records:
+        out.print(f"sglang=={here}  this Python's own, torch {torch}")
+    for record in records.values():
+        where = record.python or provisioned.folder_of(record.name)
+        over = "its own torch" if record.kind == "environment" else f"torch {torch}"
+        size = f"{record.megabytes:.0f} MB, " if record.packages else ""
+        out.print(f"{record.name}  {record.kind} {record.version}, {size}{over}, {where}", soft_wrap=True)
+
+
+@target_app.command("remove")
+def remove(name: Annotated[str, typer.Argument(metavar="NAME", help="As `target list` shows it.")]) -> None:
+    """Remove a provisioned target."""
+    try:
+        provision.remove(name)
+    except ProvisionError as error:
+        raise refuse(error) from error
+    console().print(f"removed {name}")
+
+
+# ---------------------------------------------------------------- columns
+
+
+def column(name: str, *, seed: int, phase: Sequence[str], workers: int, add: bool) -> matrix.Column:
+    """The column of one target, provisioned first where that is asked for.
+
+    A target that cannot run is a column that says so. Raises UsageError for an unknown one, ProvisionError for a
+    release that does not exist.
+    """
+    out = console()
+    records = provisioned.records()
+    installed = pip_overlay.installed("sglang")
+    if name not in records and add and provision.RELEASE.fullmatch(name) and name != f"sglang=={installed}":
+        try:
+            provision.add(name, say=lambda line: out.print(line, soft_wrap=True))
+        except ProvisionError as error:
+            if error.exit_code == 2:
+                raise
+            return matrix.reduce(None, name, seed, str(error))
+    known = targets.all_targets()
+    if name not in known:
+        raise UsageError(f"unknown target {name!r}: `ropecheck target add {name}` makes it one")
+    out.print(f"{name} ..", soft_wrap=True)
+    made = matrix.column_of(
+        known[name],
+        provisioned.identity(name),
+        seed=seed,
+        phase=phase,
+        workers=workers_for(workers),
+        listeners=[matrix.progress(lambda line: out.print(line, soft_wrap=True))],
+    )
+    failing = sum(matrix.state(made, rule)[0] == "fail" for rule in made.cells)
+    said = made.problem or f"{made.scenarios} scenarios, {failing} rules fail, {made.seconds:.0f} s"
+    out.print(f"{name}: {said}", soft_wrap=True)
+    return made
+
+
+def matrix_verb(
+    named: Annotated[str, typer.Option("--targets", help="Targets by commas. Default: provisioned releases.")] = "",
+    phase: PhaseOption = None,
+    seed: SeedOption = 0,
+    workers: WorkersOption = 0,
+    add: AddOption = False,
+    hide: Annotated[
+        list[str] | None, typer.Option("--hide", help="Rules and modes to leave out, by first word; may be repeated.")
+    ] = None,
+    markdown: Annotated[Path | None, typer.Option("--markdown", help="File for the Markdown table.")] = None,
+    json: Annotated[Path | None, typer.Option("--json", help="File for the JSON form.")] = None,
+) -> int:
+    """Run the suite on several versions, one after another, and show rules by versions."""
+    names = list(dict.fromkeys(filter(None, (name.strip() for name in named.split(",")))))
+    try:
+        names = names or [t.name for t in provisioned.targets() if t.name.startswith("sglang==")]
+        if not names:
+            raise UsageError("--targets: none given and none provisioned; `ropecheck target add sglang==VERSION`")
+        columns = matrix.in_version_order(
+            matrix.without(column(name, seed=seed, phase=phase or (), workers=workers, add=add), hide or ())
+            for name in names
+        )
+    except ProvisionError as error:
+        raise refuse(error) from error
+    out = console()
+    for part in matrix_render.terminal(columns, out.width):
+        out.print(part, soft_wrap=isinstance(part, Text))
+    if markdown is not None:
+        chosen = [f" --phase {one}" for one in phase or ()] + [f" --hide {one}" for one in hide or ()]
+        command = f"ropecheck matrix --targets {','.join(names)}{''.join(chosen)}"
+        write_atomic(markdown, matrix_render.markdown(columns, command).encode())
+    if json is not None:
+        write_atomic(json, pretty(matrix_render.report(columns)))
+    return 3 if any(made.problem or made.unrun for made in columns) else 0
+
+
+def bisect(
+    rule: Annotated[str, typer.Argument(metavar="RULE", help="Id of a rule.")],
+    good: Annotated[str, typer.Option("--good", help="A release on which the rule holds.")],
+    bad: Annotated[str, typer.Option("--bad", help="A release on which it fails.")],
+    signature: Annotated[str, typer.Option("--signature", help="Only this way of failing counts.")] = "",
+    phase: PhaseOption = None,
+    seed: SeedOption = 0,
+    workers: WorkersOption = 0,
+) -> int:
+    """Between which two releases a rule changed, provisioning releases as it goes."""
+    if rule not in all_rules():
+        raise UsageError(f"unknown rule {rule!r}; see `ropecheck list rules`")
+    out = console()
+    good, bad = good.removeprefix("sglang=="), bad.removeprefix("sglang==")
+
+    def judge(version: str) -> tuple[str, str]:
+        made = column(f"sglang=={version}", seed=seed, phase=phase or (), workers=workers, add=True)
+        return matrix.state(made, rule, signature)
+
+    try:
+        here = [record.version for record in provisioned.records().values() if record.kind == "release"]
+        versions = bisection.between(bisection.releases(here), good, bad)
+        older, newer = bisection.bisect(versions, good, judge, lambda line: out.print(line, soft_wrap=True))
+    except ProvisionError as error:
+        raise refuse(error) from error
+    fixed = version_key(good) > version_key(bad)
+    last, first = ("last bad", "first good") if fixed else ("last good", "first bad")
+    out.print(f"{rule}: {last} {older}, {first} {newer}")
+    return 0
+
+
+def score(
+    history: Annotated[bool, typer.Option("--history", help="On past bugs, by the releases around them.")] = False,
+    mutants: Annotated[bool, typer.Option("--mutants", help="On planted faults; some minutes.")] = False,
+    phase: PhaseOption = None,
+    seed: SeedOption = 0,
+    workers: WorkersOption = 0,
+    add: AddOption = False,
+    json: Annotated[Path | None, typer.Option("--json", help="File for the JSON form.")] = None,
+) -> int:
+    """How many bugs the suite catches, and why each miss is missed."""
+    if history == mutants:
+        raise UsageError("score: say on what, with --history or --mutants")
+    if mutants:
+        return score_mutants()
+    bugs = history_score.load()
+    columns: dict[str, matrix.Column] = {}
+    try:
+        known = {target.name for target in provisioned.targets()}
+        for version in history_score.versions_needed(bugs):
+            name = f"sglang=={version}"
+            if add or name in known:
+                columns[version] = column(name, seed=seed, phase=phase or (), workers=workers, add=add)
+    except ProvisionError as error:
+        raise refuse(error) from error
+    judged = [history_score.judge(bug, columns) for bug in bugs]
+    for line in history_score.lines(judged):
+        console().print(line, soft_wrap=True)
+    if json is not None:
+        write_atomic(json, pretty(msgspec.to_builtins(judged)))
+    if any(one.state == "not run" for one in judged):
+        return 3
+    return 1 if any(one.state == "missed" and not one.bug.missed for one in judged) else 0
+
+
+def score_mutants() -> int:
+    """Planted faults: what catches each first; rules that nothing breaks."""
+    found = []
+    for number, one in enumerate(mutant_score.score(), start=1):
+        found.append(one)
+        if number % 20 == 0:
+            console().print(f"{number} of {len(MUTANTS)} planted faults tried")
+    result = mutant_score.summed_up(found)
+    for line in mutant_score.lines(result):
+        console().print(line, soft_wrap=True)
+    return result.exit_code
+
+
+def mount(app: typer.Typer) -> None:
+    """Add these verbs to the command line."""
+    app.add_typer(target_app, name="target")
+    app.command("matrix")(matrix_verb)
+    app.command("bisect")(bisect)
+    app.command("score")(score)

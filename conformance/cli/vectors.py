@@ -1,0 +1,105 @@
+"""The verbs of language-neutral vectors: gen, lint, check."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from conformance.cli.options import console
+from conformance.errors import UsageError
+from conformance.report.failure_text import failure_lines
+from conformance.vectors import grade, store
+from conformance.vectors import types as v
+from conformance.vectors.lint import lint as lint_vectors
+
+app = typer.Typer(help="Language-neutral vectors for engines that test themselves.", no_args_is_help=True)
+
+
+@app.command()
+def gen(
+    out: Annotated[Path, typer.Option("--out", help="Folder to write.")] = store.DEFAULT,
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite and remove what differs.")] = False,
+) -> int:
+    """Write the vectors of the chosen scenarios. Vectors that are there already stay as they are."""
+    from conformance.scenarios import chosen
+    from conformance.vectors.choose import choose, uncovered
+    from conformance.vectors.make import candidates
+
+    pool = candidates(chosen())
+    vectors = choose(pool)
+    missing = uncovered(vectors, pool)
+    if missing:
+        raise UsageError(f"scenarios: no vector covers {', '.join(missing)}")
+    changes = store.changes(out, vectors)
+    odd = [path for path, _ in changes.other] + changes.left_over
+    if odd and not replace:
+        for path in odd:
+            why = "has other content" if path not in changes.left_over else "is no vector of this set"
+            console().print(f"{path}: {why}", soft_wrap=True)
+        raise UsageError(f"{out}: {len(odd)} files differ and nothing was written; --replace overwrites and removes")
+    written = [*changes.new, *(vector for _, vector in changes.other)]
+    store.write(out, written)
+    for path in changes.left_over:
+        path.unlink()
+    size = sum(store.path_of(out, vector).stat().st_size for vector in vectors)
+    console().print(
+        f"{len(vectors)} vectors, {size / 1e6:.2f} MB in {out}: {len(changes.new)} new, {len(changes.other)} replaced, "
+        f"{len(changes.left_over)} removed, {len(changes.same)} as before", soft_wrap=True)
+    _print_folders(Counter(v.folder_of(vector.input) for vector in vectors))
+    return 0
+
+
+@app.command()
+def lint(
+    where: Annotated[Path, typer.Argument(metavar="[DIR]", help="Folder of vectors, or one file.")] = store.DEFAULT,
+) -> int:
+    """Check schema, ids, duplicates and size, and derive every expected table anew from the specification."""
+    report = lint_vectors(where)
+    out = console()
+    for problem in report.problems:
+        out.print(problem, soft_wrap=True)
+    out.print(f"{report.files} vectors, {report.size / 1e6:.2f} MB: {len(report.problems)} problems", soft_wrap=True)
+    if report.unreadable:
+        return 2
+    if report.problems:
+        return 1
+    return 0 if report.files else 4
+
+
+@app.command()
+def check(
+    where: Annotated[Path, typer.Argument(metavar="FILE|DIR", help="A vector, or a folder of them.")],
+    against: Annotated[Path, typer.Option("--against", help="The engine's answers, as vectors/README.md says.")],
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not list the vectors that pass.")] = False,
+) -> int:
+    """Grade an engine's answers."""
+    answers = grade.read_answers(against)
+    grades = grade.grade_all(where, answers, against)
+    out = console()
+    for one in grades:
+        name = f"{v.folder_of(one.vector.input)}/{one.vector.id}  {one.vector.provenance.scenario}"
+        if one.state == "fail":
+            out.print(Text(f"FAIL         {name}", style="bold red"), soft_wrap=True)
+            for failure in one.failures:
+                for line in failure_lines(failure):
+                    out.print(Text("  ").append_text(line), soft_wrap=True)
+        elif one.state != "pass" or not quiet:
+            out.print(f"{one.state:12} {name}{f': {one.reason}' if one.reason else ''}", soft_wrap=True)
+    counts = Counter(one.state for one in grades)
+    strangers = len(set(answers) - {one.vector.id for one in grades})
+    note = f"; {strangers} answers belong to no vector in {where}" if strangers else ""
+    states = ("pass", "fail", "not offered", "missing")
+    out.print(", ".join(f"{counts[state]} {state}" for state in states) + note, soft_wrap=True)
+    if counts["fail"]:
+        return 1
+    if not counts["pass"]:
+        return 4
+    return 3 if counts["missing"] else 0
+
+
+def _print_folders(counts: Counter[str]) -> None:
+    console().print(", ".join(f"{folder} {counts[folder]}" for folder in v.FOLDERS), soft_wrap=True)

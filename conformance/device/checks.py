@@ -1,0 +1,189 @@
+"""What no request leads to, or no table shows, checked on one worker: what each forward costs on its device, positions
+near the int32 limit and empty batches (function level), and the rotary embedding that consumes the tables.
+
+    python -m conformance.device.checks --target T --device D --out DIR
+
+writes DIR/device.json. Exit codes as ropecheck's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from adapters import protocol
+from conformance.cli import targets as cli_targets
+from conformance.device import rotary as device_rotary
+from conformance.device.limits import limit_jobs
+from conformance.errors import UsageError
+from conformance.files import pretty, write_atomic
+from conformance.plan import CostCheck, plan
+from conformance.run.ask import Asked, NoAnswer
+from conformance.scenarios.script import PROMPTS, chain, running, scenario
+from conformance.targets.registry import DEFAULT, find
+from reference.operations import Decode, Draft, DraftExtend, MeasureCost, Scenario, Verify
+from spec import cost
+
+_REGISTER = cli_targets  # knows the provisioned targets
+
+
+class CostRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the cost table."""
+
+    forward: str
+    batch: str
+    rule: str
+    budget: int
+    copies: int | None = None
+    """Host-to-device; None: not counted, `note` says why."""
+    to_host: int = 0
+    sync_budget: int = 0
+    syncs: int = 0
+    lines: tuple[str, ...] = ()
+    to_host_lines: tuple[str, ...] = ()
+    sync_lines: tuple[str, ...] = ()
+    method: str = ""
+    note: str = ""
+
+    @property
+    def within(self) -> bool:
+        """Whether the budget holds. Waits are seen on a device only."""
+        return self.copies is None or (self.copies <= self.budget and self.syncs <= self.sync_budget)
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """A check of this module that is no scenario."""
+
+    rule: str
+    what: str
+    problem: str = ""
+    """One line; "" when it holds."""
+    note: str = ""
+    """Why it did not run; "" when it did."""
+
+
+class DeviceReport(msgspec.Struct, frozen=True, kw_only=True):
+    """device.json."""
+
+    target: str
+    version: str
+    device: str
+    torch: str
+    costs: tuple[CostRow, ...]
+    checks: tuple[Checked, ...]
+    ran: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """1: something is wrong; 4: nothing was checked; 0 else."""
+        if any(check.problem for check in self.checks) or any(not row.within for row in self.costs):
+            return 1
+        return 0 if self.checks or self.costs else 4
+
+
+_FORWARDS: tuple[tuple[str, Callable[[tuple[int, ...]], Decode | Verify | Draft | DraftExtend]], ...] = (
+    ("target_verify, direct", lambda r: Verify(r, tuple(chain(4) for _ in r), path="direct")),
+    ("target_verify, chain", lambda r: Verify(r, tuple(chain(4) for _ in r), path="fused")),
+    ("target_verify, tree", lambda r: Verify(r, tuple((0, 0, 1, 1) for _ in r), topk=2, path="caller")),
+    ("draft_decode, direct", lambda r: Draft(r, num_steps=3, path="direct")),
+    ("draft_decode, topk 1", lambda r: Draft(r, num_steps=3, path="fused")),
+    ("draft_decode, topk 2", lambda r: Draft(r, num_steps=3, topk=2, path="caller")),
+    ("draft_extend_v2, device lengths, direct", lambda r: DraftExtend(r, 4, host_lengths=False, path="direct")),
+    ("draft_extend_v2, device lengths", lambda r: DraftExtend(r, 4, host_lengths=False, path="fused")),
+    ("draft_extend_v2, host lengths", lambda r: DraftExtend(r, 4, host_lengths=True, path="caller")),
+    ("decode", lambda r: Decode(r)),
+)
+
+_BATCHES = {"text": ("text", "text"), "media": ("image", "video"), "mixed": ("image", "text", "video")}
+
+
+def cost_scenarios() -> Iterator[tuple[str, str, Scenario]]:
+    """(forward, batch, scenario with one measurement)."""
+    for batch, prompts in _BATCHES.items():
+        reqs = tuple(range(len(prompts)))
+        for name, make in _FORWARDS:
+            start = running(*(PROMPTS[prompt] for prompt in prompts))
+            yield name, batch, scenario(f"cost of {name}, {batch}", "", start, MeasureCost(make(reqs)))
+
+
+def cost_rows(worker: Asked) -> Iterator[CostRow]:
+    """The cost table of a target."""
+    for name, batch, measured in cost_scenarios():
+        planned = plan(measured, worker.device)
+        (check,) = (check for check in planned.checks if isinstance(check, CostCheck))
+        row = CostRow(
+            forward=name, batch=batch, rule=check.rule, budget=check.budget,
+            sync_budget=cost.synchronisations(batch != "text"),
+        )
+        try:
+            result = worker.ask(planned.job)[check.result]
+        except NoAnswer as error:
+            yield msgspec.structs.replace(row, note=str(error))
+            continue
+        if isinstance(result, protocol.Counted):
+            yield msgspec.structs.replace(
+                row, copies=result.copies, to_host=result.to_host, syncs=result.syncs, lines=result.lines,
+                to_host_lines=result.to_host_lines, sync_lines=result.sync_lines, method=result.method,
+            )
+        else:
+            yield msgspec.structs.replace(row, note=said(result))
+
+
+def said(result: protocol.Result) -> str:
+    """Why there is no number."""
+    if isinstance(result, protocol.NotOffered):
+        return result.reason
+    if isinstance(result, protocol.Raised):
+        first = result.message.splitlines()[0] if result.message else ""
+        return f"{result.stage}: {result.type}: {first} {result.where}"
+    return type(result).__name__
+
+
+def run(target: str, device: str, out: Path) -> DeviceReport:
+    """All checks of a target. Raises UsageError and NoAnswer."""
+    with Asked(find(target, device), device, out / "device-worker.log") as worker:
+        hello = worker.hello
+        costs = tuple(cost_rows(worker))
+        checks = [Checked(rule=rule, what=what, problem=problem, note=note)
+                  for rule, what, problem, note in (*limit_jobs(worker), *device_rotary.checks(worker))]
+        report = DeviceReport(
+            target=target, version=hello.version, device=hello.device, torch=hello.torch, costs=costs,
+            checks=tuple(checks), ran=tuple(sorted(worker.ran)),
+        )
+    write_atomic(out / "device.json", pretty(report))
+    return report
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point."""
+    parser = argparse.ArgumentParser(prog="conformance.device.checks", description="What tables do not show.")
+    parser.add_argument("--target", default=DEFAULT)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(arguments)
+    try:
+        report = run(options.target, options.device, options.out)
+    except UsageError as error:
+        print(f"device_checks: {error}", file=sys.stderr)
+        return 2
+    except NoAnswer as error:
+        print(f"device_checks: {error}", file=sys.stderr)
+        return 3
+    for row in report.costs:
+        if not row.within:
+            print(f"{row.rule}: {row.forward}, {row.batch}: {row.copies} copies (at most {row.budget}), "
+                  f"{row.syncs} waits (at most {row.sync_budget}): {', '.join((*row.lines, *row.sync_lines))}")
+    for check in report.checks:
+        if check.problem:
+            print(f"{check.rule}: {check.what}: {check.problem}")
+    bad = sum(bool(check.problem) for check in report.checks) + sum(not row.within for row in report.costs)
+    print(f"{report.target} on {report.device}: {len(report.costs)} costs, {len(report.checks)} checks, {bad} wrong")
+    return report.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

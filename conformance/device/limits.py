@@ -1,0 +1,125 @@
+"""Function level: lengths near the int32 limit, which no prompt reaches in a test, and batches of nothing.
+
+A request's history is short; the batch claims that it is almost 2^31 tokens long, as after days of generation. Every
+token past the prompt is text, so its column is its index plus the request's delta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from adapters import protocol
+from conformance.plan import decoded, plan
+from conformance.run.ask import Asked, NoAnswer
+from conformance.scenarios.script import PROMPTS, running, scenario
+from reference.operations import Decode
+from reference.timeline import IntArray
+from spec.modes import target_verify
+
+LIMIT = 2**31
+"""Lengths are int32 inside the engines: an index is at most LIMIT - 1."""
+
+DELTAS = (-3, 0)
+"""Of the prompts "image" and "text"."""
+
+
+def limit_jobs(worker: Asked) -> Iterator[tuple[str, str, str, str]]:
+    """(rule, what, problem, note) of every check. On a host the token pool would not fit: not run there."""
+    for what, forward, indices in forwards():
+        rule = f"{forward.mode}.{'indices' if forward.mode != 'decode' else 'index'}"
+        if worker.device == "cpu" and "limit" in what:
+            yield rule, what, "", "needs a GPU's memory"
+            continue
+        try:
+            result = worker.ask(job(forward, what, worker.device))[-1]
+        except NoAnswer as error:
+            yield rule, what, "", str(error)
+            continue
+        problem, note = compared(result, indices, forward.path == "kernel")
+        yield rule, what, problem, note
+
+
+def job(forward: protocol.Forward, name: str, device: str) -> protocol.Job:
+    """The forward, after two requests have arrived."""
+    base = plan(scenario("limits", "", running(PROMPTS["image"], PROMPTS["text"]), Decode((0, 1))), device)
+    arrivals = tuple(step for step in base.job.steps if isinstance(step, protocol.Submit))
+    return protocol.Job(id=name, steps=(*arrivals, forward), device=device)
+
+
+def forwards() -> Iterator[tuple[str, protocol.Forward, list[list[int]]]]:
+    """(what, forward, per request the indices that it must read)."""
+    both = (0, 1)
+    last = (LIMIT - 1, LIMIT - 2)
+    yield "decode at the int32 limit", protocol.Forward("decode", both, last), [[n - 1] for n in last]
+    for nodes in (1, 4, 64):
+        starts = (LIMIT - nodes, LIMIT - nodes - 7)
+        parents = tuple(range(nodes - 1))
+        depths = target_verify.depths(parents)
+        indices = [[start + depth for depth in depths] for start in starts]
+        flat = tuple(index for row in indices for index in row)
+        yield f"direct verify of {nodes} at the int32 limit", protocol.Forward(
+            "target_verify", both, starts, num_draft_tokens=nodes, num_steps=max(nodes - 1, 1), positions=flat,
+        ), indices
+        if nodes > 1:
+            yield f"chain verify of {nodes} at the int32 limit", protocol.Forward(
+                "target_verify", both, starts, num_draft_tokens=nodes, num_steps=nodes - 1, parents=(parents, parents),
+                path="fused",
+            ), indices
+        for host in (True, False):
+            yield f"draft extend of {nodes} at the int32 limit, {'host' if host else 'device'} lengths", (
+                protocol.Forward(
+                    "draft_extend_v2", both, starts, num_draft_tokens=nodes, host_lengths=host,
+                    path="caller" if host else "fused",
+                )
+            ), indices
+    yield "draft at the int32 limit", protocol.Forward(
+        "draft_decode", both, (LIMIT - 3, LIMIT - 9), num_steps=3, path="fused"
+    ), [[LIMIT - 3], [LIMIT - 9]]
+    yield "position kernel at the int32 limit", protocol.Forward(
+        "extend", both, prefix_lens=(LIMIT - 513, LIMIT - 512), extend_lens=(513, 512), path="kernel"
+    ), [list(range(LIMIT - 513, LIMIT)), list(range(LIMIT - 512, LIMIT))]
+    yield "position kernel with an empty batch", protocol.Forward("extend", path="kernel"), []
+    yield "position kernel with an empty window", protocol.Forward(
+        "extend", both, prefix_lens=(5, 7), extend_lens=(0, 3), path="kernel"
+    ), [[], [7, 8, 9]]
+
+
+def compared(result: protocol.Result, indices: list[list[int]], index_only: bool) -> tuple[str, str]:
+    """(problem, note) of an answer."""
+    if isinstance(result, protocol.NotOffered):
+        return "", result.reason
+    if isinstance(result, protocol.Raised):
+        line = f"{result.type}: {result.message.splitlines()[0] if result.message else ''} {result.where}"
+        if result.type == "InterpreterError":
+            return "", line  # Triton's interpreter, not the kernel
+        return (line, "") if result.stage == "engine" else ("", f"{result.stage}: {line}")
+    if not isinstance(result, protocol.Tables):
+        return "", f"answered with {type(result).__name__}"
+    table = result.tables[0]
+    want = np.array([index for row in indices for index in row], dtype=np.int64)
+    shift = np.array([delta for delta, row in zip(DELTAS, indices, strict=False) for _ in row], dtype=np.int64)
+    if table.positions is None:
+        return "the 1-D table is unset", ""
+    if problem := differs("1-D", decoded(table.positions), want):
+        return problem, ""
+    if index_only:
+        return "", ""
+    if table.mrope is None:
+        return "the three-row table is unset", ""
+    rows = decoded(table.mrope)
+    for name, row in zip("thw", rows, strict=True):
+        if problem := differs(f"row {name}", row, want + shift):
+            return problem, ""
+    return "", ""
+
+
+def differs(name: str, seen: IntArray, want: IntArray) -> str:
+    """One line for the first difference; "" for none."""
+    if seen.shape != want.shape:
+        return f"{name}: {seen.size} columns for {want.size} tokens"
+    if (seen == want).all():
+        return ""
+    column = int((seen != want).argmax())
+    return f"{name}, column {column}: {seen[column]}, must be {want[column]}"

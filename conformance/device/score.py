@@ -1,0 +1,101 @@
+"""Faults planted in a target's GPU paths: each must make the chosen scenarios fail. Writes DIR/faults.json.
+
+    python -m conformance.device.score --target T --device D --out DIR
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+
+from conformance.files import pretty, write_atomic
+from conformance.report.json_file import Report
+from conformance.targets.registry import DEFAULT
+
+VARIABLE = "ROPECHECK_FAULT"
+
+FAULTS = {
+    "wrong_row": "",
+    "one_column_short": "",
+    "hidden_copy": "cost.",
+    "hidden_wait": "cost.synchronisations",
+    "wrong_stride": "",
+    "transposed_layout": "",
+    "no_clamp": "",
+    "out_of_bounds": "table.present",
+}
+"""Fault of the adapter's worker -> what the rule that it breaks must begin with."""
+
+
+class Score(msgspec.Struct, frozen=True, kw_only=True):
+    """What one fault led to."""
+
+    fault: str
+    caught: bool
+    exit_code: int
+    rule: str = ""
+    """Of the first new finding."""
+    signature: str = ""
+    witness: str = ""
+    failed: int = 0
+    passed: int = 0
+    could_not_run: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+def score(fault: str, target: str, device: str, out: Path, workers: int) -> Score:
+    """Run the chosen scenarios with the fault planted."""
+    folder = out / f"fault-{fault}"
+    command = [sys.executable, "-m", "conformance.cli", "run", "--target", target, "--device", device]
+    command += ["--phase", "chosen", "--out", str(folder), "--workers", str(workers), "--time-limit", "60"]
+    environment = os.environ | {VARIABLE: fault}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    report = folder / "report.json"
+    if not report.is_file():
+        last = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
+        return Score(fault=fault, caught=False, exit_code=done.returncode, warnings=(last,))
+    found = msgspec.json.decode(report.read_bytes(), type=Report)
+    new = [finding for finding in found.findings if not finding.known]
+    mine = [finding for finding in new if finding.rule.startswith(FAULTS.get(fault, ""))]
+    first = mine[0] if mine else (new[0] if new else None)
+    return Score(
+        fault=fault, caught=bool(mine) and done.returncode == 1, exit_code=done.returncode,
+        rule=first.rule if first else "", signature=first.signature if first else "",
+        witness=first.witness.id if first else "", failed=found.totals.failed, passed=found.totals.passed,
+        could_not_run=found.totals.could_not_run,
+        warnings=tuple(line for line in found.warnings if "context" in line or "restart" in line),
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point: 0 when every fault is caught, 1 when one is not."""
+    parser = argparse.ArgumentParser(prog="conformance.device.score", description="Planted faults on a device.")
+    parser.add_argument("--target", default=DEFAULT)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--fault", action="append", default=[], choices=sorted(FAULTS))
+    parser.add_argument("--workers", type=int, default=2, help="for each fault")
+    parser.add_argument("--at-once", type=int, default=4, help="faults at a time")
+    options = parser.parse_args(arguments)
+    with ThreadPoolExecutor(options.at_once) as pool:
+        scores = tuple(pool.map(
+            lambda fault: score(fault, options.target, options.device, options.out, options.workers),
+            options.fault or FAULTS,
+        ))
+    write_atomic(options.out / "faults.json", pretty(scores))
+    for one in scores:
+        state = "caught" if one.caught else "NOT CAUGHT"
+        print(f"{state}: {one.fault}: {one.rule} {one.signature} ({one.failed} failed, {one.passed} passed, "
+              f"{one.could_not_run} could not run, exit {one.exit_code}) {'; '.join(one.warnings)}")
+    print(f"{sum(one.caught for one in scores)} of {len(scores)} faults caught")
+    return 0 if all(one.caught for one in scores) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

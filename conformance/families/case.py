@@ -1,0 +1,155 @@
+"""Prompt tables of every family against a target: cases, the step that a worker is sent, and the expected tables."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+
+import msgspec
+import numpy as np
+
+from adapters.protocol import Item, PromptTable
+from conformance.families.layout import CONFIG, OMNI, PAD, Laid, Segment, lay_out
+from reference.blocks import Table
+from reference.prompt_tables import delta, prompt_table
+from spec.families import FAMILIES
+from spec.families.glm_image import written_history
+
+TARGETS = ("sglang", "transformers")
+
+ABSENT: dict[tuple[str, str], str] = {
+    ("qwen2_5_omni", "sglang"): "SGLang has no Qwen2.5-Omni model: get_rope_index refuses its model_type",
+    ("hunyuan_vl", "sglang"): "SGLang has no HunYuan-VL model and no table of four rows",
+}
+"""(family, target) -> why the target does not offer it."""
+
+NOT_COVERED: dict[str, str] = {
+    "minicpm_v": "SGLang's MiniCPM-V 4.7 processor builds its own table; no definition was read yet",
+    "qwen3_asr": "audio only: positions are 0 .. P - 1 on every row",
+    "glm_ocr": "GLM-4.1V's builder on another configuration",
+    "cosmos3": "a branch of Qwen3-VL's builder in SGLang",
+    "intern_s2": "a branch of Qwen3-VL's builder in SGLang",
+    "bailing": "SGLang's own rotary embedding; no definition was read yet",
+    "qwen4": "a branch of Qwen3-VL's builder in SGLang",
+}
+"""Families that a target builds and this suite does not check."""
+
+
+class Case(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
+    """One call of a builder: a prompt, or a batch of prompts padded on the left."""
+
+    name: str
+    family: str
+    prompts: tuple[tuple[Segment, ...], ...]
+    rule: str = "families.table"
+    """The rule that the case is there for; a wrong table breaks it."""
+    builder: str = "rope_index"
+    torn: str = ""
+    """A processor's mistake planted in the input, which must be refused: "grid missing", "grid left over",
+    "grid undivided", "run cut short" or "intervals missing"."""
+
+    @cached_property
+    def id(self) -> str:
+        """12 hex digits of the hash of the content; the name does not count."""
+        body = msgspec.json.encode((self.family, self.prompts, self.builder, self.torn), order="deterministic")
+        return hashlib.sha256(body).hexdigest()[:12]
+
+    @cached_property
+    def laid(self) -> tuple[Laid, ...]:
+        return tuple(lay_out(self.family, segments) for segments in self.prompts)
+
+    @property
+    def mode(self) -> str:
+        """What reports file it under."""
+        return f"prompt_table.{self.family}"
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """What the builder must answer, prompt by prompt."""
+
+    tables: tuple[Table, ...]
+    """int64 [axes, P] each; with GLM-Image's columns ahead."""
+    deltas: tuple[int, ...]
+    width: int
+    """Columns of the padded batch."""
+
+
+def offered(family: str, target: str) -> str:
+    """ "checked", or the reason why the target does not offer the family."""
+    if target not in TARGETS:
+        return f"no adapter of prompt tables for {target}"
+    return ABSENT.get((family, target), "checked")
+
+
+def support_table() -> list[tuple[str, str, str, str]]:
+    """(family, source, status in SGLang, status in transformers) for `ropecheck list families` and the README."""
+    return [
+        (name, family.source, offered(name, "sglang"), offered(name, "transformers"))
+        for name, family in FAMILIES.items()
+    ]
+
+
+def expected(case: Case) -> Expected:
+    """The family's tables."""
+    family = FAMILIES[case.family]
+    tables = []
+    deltas = []
+    for laid in case.laid:
+        history = written_history(laid.history, laid.targets) if laid.targets else laid.history
+        tables.append(prompt_table(family, history))
+        deltas.append(0 if case.family == "glm_image" else delta(tables[-1]))
+    return Expected(tuple(tables), tuple(deltas), max(len(laid.ids) for laid in case.laid))
+
+
+def step(case: Case) -> PromptTable:
+    """What the worker is sent."""
+    laid = case.laid
+    width = max(len(one.ids) for one in laid)
+    padded = any(len(one.ids) != width for one in laid)
+    ids = tuple((PAD,) * (width - len(one.ids)) + one.ids for one in laid)
+    kinds = tuple((0,) * (width - len(one.ids)) + one.kinds for one in laid)
+    mask = tuple((0,) * (width - len(one.ids)) + (1,) * len(one.ids) for one in laid)
+    images = tuple(grid for one in laid for grid in one.image_grids)
+    videos = tuple(grid for one in laid for grid in one.video_grids)
+    seconds = tuple(value for one in laid for value in one.seconds)
+    features = tuple(value for one in laid for value in one.features)
+    timed = FAMILIES[case.family].absolute_time and case.torn != "intervals missing"
+    built = PromptTable(
+        family=case.family,
+        ids=ids,
+        kinds=kinds,
+        config=CONFIG[case.family],
+        mask=mask if padded or case.family in OMNI else None,
+        image_grids=images or None,
+        video_grids=videos or None,
+        seconds_per_grid=seconds if timed and videos else None,
+        audio_features=features or None,
+        audio_in_video=any(segment.kind == "track" for prompt in case.prompts for segment in prompt),
+        images_per_prompt=tuple(len(one.image_grids) for one in laid) if case.family == "glm_image" else None,
+        items=tuple(Item(*item) for item in laid[0].items),
+        builder=case.builder,
+    )
+    return tear(built, case.torn)
+
+
+def tear(built: PromptTable, how: str) -> PromptTable:
+    """Plant a processor's mistake."""
+    grids = "image_grids" if built.image_grids else "video_grids"
+    held = built.image_grids or built.video_grids or ()
+    if how == "grid missing":
+        return msgspec.structs.replace(built, **{grids: held[:-1]})
+    if how == "grid left over":
+        return msgspec.structs.replace(built, **{grids: (*held, held[-1])})
+    if how == "grid undivided":
+        (t, h, w), *rest = held
+        return msgspec.structs.replace(built, **{grids: ((t, h + 1, w), *rest)})
+    if how == "run cut short":
+        at = next(i for i, kind in enumerate(built.kinds[0]) if kind)
+        ids = tuple(row[:at] + row[at + 1 :] for row in built.ids)
+        return msgspec.structs.replace(built, ids=ids, kinds=tuple(row[:at] + row[at + 1 :] for row in built.kinds))
+    return built
+
+
+def real_columns(table: np.ndarray[tuple[int, ...], np.dtype[np.generic]], width: int) -> Table:
+    """The last `width` columns of a padded row, as int64."""
+    return np.asarray(table[:, table.shape[1] - width :], dtype=np.int64)

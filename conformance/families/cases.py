@@ -1,0 +1,251 @@
+"""The cases of every family: a chosen list that names its points, and as many drawn ones as asked for.
+
+Between two items stands at least their markers' text; `bare` segments touch what is beside them and go only to
+families whose builder is told every token's kind.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from conformance.families.case import Case
+from conformance.families.layout import GLM, OMNI, Grid, Segment
+from spec.families import FAMILIES
+
+INTERVALS = (0.5, 1.0, 1.5, 4.0, 0.375, 2.25)
+WHOLE_INTERVALS = (1.0, 2.0, 3.0, 4.0)
+"""Qwen3-Omni: 13 positions per second, and no rounding."""
+
+Prompt = tuple[Segment, ...]
+
+
+def words(tokens: int) -> Segment:
+    return Segment(kind="text", tokens=tokens)
+
+
+def picture(h: int, w: int, bare: bool = False) -> Segment:
+    return Segment(kind="image", grid=(1, h, w), bare=bare)
+
+
+def film(t: int, h: int, w: int, seconds: float = 1.0, bare: bool = False) -> Segment:
+    return Segment(kind="video", grid=(t, h, w), seconds=seconds, bare=bare)
+
+
+def sound(features: int) -> Segment:
+    return Segment(kind="audio", features=features)
+
+
+def track(t: int, h: int, w: int, seconds: float, features: int) -> Segment:
+    return Segment(kind="track", grid=(t, h, w), seconds=seconds, features=features)
+
+
+def target(h: int, w: int) -> Segment:
+    return Segment(kind="target", grid=(1, h, w))
+
+
+def intervals(family: str) -> tuple[float, ...]:
+    return WHOLE_INTERVALS if family == "qwen3_omni" else INTERVALS
+
+
+def chosen(family: str) -> list[Case]:
+    """The list of one family, simplest first."""
+    made = [*_images(family), *_refused(family)]
+    kinds = FAMILIES[family].kinds
+    if "video" in kinds:
+        made += _videos(family)
+    if "audio" in kinds:
+        made += _audio(family)
+    if family == "glm_image":
+        made += _targets(family)
+    return made
+
+
+def _images(family: str) -> list[Case]:
+    def case(name: str, *prompts: Prompt, rule: str = "families.table") -> Case:
+        return Case(f"{family}: {name}", family, prompts, rule)
+
+    special = {"hunyuan_vl": "families.hunyuan_vl.four_rows"}.get(family, "families.table")
+    one = (words(3), picture(4, 6), words(2))
+    return [
+        case("text only", (words(5),)),
+        case("one image", one, rule=special),
+        case("media first", (picture(4, 4), words(3)), rule=special),
+        case("media last", (words(3), picture(4, 4)), rule=special),
+        case("adjacent images", (words(1), picture(4, 4), picture(2, 8), words(1)), rule="families.text_after_media"),
+        case("one line", (words(2), picture(2, 16), words(2)), rule="families.text_after_media"),
+        case("one column", (words(2), picture(16, 2), words(2)), rule="families.text_after_media"),
+        case("one token", (words(2), picture(2, 2), words(2)), rule=special),
+        case("many images", (*(s for i in range(8) for s in (words(i), picture(2 + 2 * (i % 3), 4))), words(1))),
+        case("left-padded batch", one, (words(1), picture(2, 2), words(1)), (words(4),)),
+    ]
+
+
+def _videos(family: str) -> list[Case]:
+    info = FAMILIES[family]
+    rule = "families.table"
+    if info.absolute_time:
+        rule = "families.absolute_time"
+    elif info.frames_apart:
+        rule = "families.frame_per_run"
+    elif family == "ernie4_5_vl":
+        rule = "families.temporal_merge"
+
+    def case(name: str, *prompt: Segment, rule: str = rule) -> Case:
+        return Case(f"{family}: {name}", family, (prompt,), rule)
+
+    made = [
+        case("one video", words(2), film(4, 4, 8), words(2)),
+        case("video that is longer than wide", words(2), film(8, 2, 2), words(2), rule="families.text_after_media"),
+        case("many frames", words(1), film(64, 2, 4), words(1)),
+        case("image, video, image", words(1), picture(4, 4), film(2, 4, 4), words(1), picture(2, 4), words(1)),
+        case("video, image, video", film(2, 4, 4), words(1), picture(4, 4), film(4, 2, 4), words(1)),
+        case("two videos", words(1), film(4, 2, 4), film(2, 4, 2), words(1)),
+    ]
+    if info.absolute_time:
+        for seconds in intervals(family):
+            made.append(case(f"{seconds} seconds per step", words(5), film(4, 4, 4, seconds), words(2)))
+        first, second = intervals(family)[2:4]
+        for rate in (25, 41) if family != "qwen3_omni" else ():
+            made.append(case(f"{rate} frames per second", words(1), film(43, 2, 2, 2 / rate), words(1)))
+        made.append(case("two intervals", words(1), film(2, 4, 4, first), words(1), film(2, 4, 4, second), words(1)))
+    return made
+
+
+def _audio(family: str) -> list[Case]:
+    def case(name: str, *prompt: Segment, rule: str = "families.table") -> Case:
+        return Case(f"{family}: {name}", family, (prompt,), rule)
+
+    rule = "families.audio_in_video"
+    return [
+        Case(f"{family}: one word beside four", family, ((words(1),), (words(4),))),
+        case("audio alone", words(3), sound(100), words(2)),
+        case("long audio", words(3), sound(30000), words(2)),
+        case("two audios", words(1), sound(40), words(1), sound(170), words(1)),
+        case("audio and image", words(1), sound(40), picture(4, 4), words(1)),
+        case("image, audio, image", picture(2, 2), sound(200), picture(4, 2), words(1)),
+        case("audio and video apart", words(1), sound(140), film(2, 4, 4), words(1)),
+        case("track in video", words(1), track(3, 4, 4, 2.0, 600), words(2), rule=rule),
+        case("track longer than video", words(1), track(1, 4, 4, 1.0, 500), words(2), rule=rule),
+        case("video longer than track", words(1), track(6, 4, 4, 1.0, 120), words(2), rule=rule),
+        case("interval longer than a chunk", words(1), track(3, 4, 4, 4.0, 1200), words(2), rule=rule),
+        case("wide frame, short track", words(1), track(1, 4, 40, 1.0, 40), words(2), rule="families.text_after_media"),
+        case("image, then track", picture(4, 4), words(1), track(2, 4, 4, 2.0, 400), words(2), rule=rule),
+        case("track, then track", track(2, 4, 4, 1.0, 200), words(1), track(2, 2, 4, 2.0, 400), words(2), rule=rule),
+        case("track, then audio", track(2, 4, 4, 1.0, 200), words(1), sound(100), words(2), rule=rule),
+    ]
+
+
+def _targets(family: str) -> list[Case]:
+    rule = "families.glm_image.tabulated_ahead"
+
+    def case(name: str, *prompt: Segment) -> Case:
+        return Case(f"{family}: {name}", family, (prompt,), rule)
+
+    return [
+        case("writes one image", words(3), target(4, 4)),
+        case("writes a preview, then the image", words(3), target(4, 6), target(2, 3)),
+        case("edits an image", words(2), picture(3, 5), words(3), target(4, 4)),
+        Case(f"{family}: text beside a target", family, ((words(4),), (words(2), target(4, 4))), rule),
+        case("edits two images", picture(3, 3), words(1), picture(2, 4), words(1), target(4, 2), target(1, 2)),
+    ]
+
+
+def _refused(family: str) -> list[Case]:
+    video_only = (words(2), film(2, 4, 4), words(2))
+    two = ((words(2), picture(4, 4), words(2), picture(4, 4), words(1)),)
+    made = [
+        Case(f"{family}: {torn}", family, two, "families.refuses_disagreeing_grids", torn=torn)
+        for torn in ("grid missing", "grid left over", "run cut short")
+        if not (family == "glm_image" and torn == "grid left over")  # there it is a target to write
+    ]
+    if family != "glm_image":  # it merges nothing
+        one = ((words(2), picture(4, 6), words(2)),)
+        rule = "families.refuses_undivided_grid"
+        made.append(Case(f"{family}: grid undivided", family, one, rule, torn="grid undivided"))
+    if FAMILIES[family].absolute_time:
+        rule = "families.refuses_missing_intervals"
+        made.append(Case(f"{family}: intervals missing", family, (video_only,), rule, torn="intervals missing"))
+    return made
+
+
+def from_items(family: str) -> list[Case]:
+    """The same prompts through the processor's `compute_mrope_positions`, for targets that have it."""
+    made = []
+    for case in chosen(family):
+        tracked = any(segment.kind == "track" for segment in case.prompts[0])
+        if len(case.prompts) == 1 and not case.torn and not tracked:
+            made.append(Case(f"{case.name} (from items)", family, case.prompts, case.rule, "processor"))
+    return made
+
+
+SHORT_CUT = ("qwen3_vl", "qwen3_5")
+"""Families whose prompts of images alone SGLang's processor tabulates from the items' offsets."""
+
+
+def from_offsets(family: str, seed: int, count: int) -> list[Case]:
+    """Prompts of images alone through that short cut, chosen and drawn."""
+    made = []
+    for case in (*chosen(family), *drawn(family, seed, count, batches=False)):
+        kinds = {segment.kind for prompt in case.prompts for segment in prompt}
+        if len(case.prompts) == 1 and not case.torn and "image" in kinds and kinds <= {"text", "image"}:
+            made.append(Case(f"{case.name} (from offsets)", family, case.prompts, case.rule, "offsets"))
+    return made
+
+
+def drawn(family: str, seed: int, count: int, batches: bool = True) -> Iterator[Case]:
+    """`count` prompts by chance: number and order of items, grids, intervals, lengths; one in five a batch."""
+    source = random.Random(f"{family} {seed}")
+    for number in range(count):
+        batch = 1 + (source.random() < 0.2) * source.randint(1, 3)
+        prompts = tuple(_prompt(family, source) for _ in range(batch))
+        tracked = [any(segment.kind == "track" for segment in prompt) for prompt in prompts]
+        if any(tracked):
+            prompts = (prompts[tracked.index(True)],)  # a batch has one flag for all its videos
+        elif not batches:
+            prompts = prompts[:1]
+        yield Case(f"{family}: drawn {seed}.{number}", family, prompts)
+
+
+def _prompt(family: str, source: random.Random) -> Prompt:
+    made: list[Segment] = [words(source.randint(0, 6))]
+    kinds = [*FAMILIES[family].kinds]
+    tracked = family in OMNI and source.random() < 0.4
+    if tracked:
+        kinds[kinds.index("video")] = "track"
+    for _ in range(source.randint(0, 5)):
+        made += [_item(family, source.choice(kinds), source), words(source.randint(0, 4))]
+    if family == "glm_image" and source.random() < 0.7:
+        made += [target(source.randint(1, 5), source.randint(1, 5)) for _ in range(source.randint(1, 2))]
+    if not any(segment.tokens or segment.kind != "text" for segment in made):
+        made.append(words(1))
+    return tuple(made)
+
+
+def _item(family: str, kind: str, source: random.Random) -> Segment:
+    merge = 1 if family == "glm_image" else 2
+    h, w = source.randint(1, 6) * merge, source.randint(1, 6) * merge
+    if kind == "image":
+        return picture(h, w)
+    if kind == "audio":
+        return sound(source.choice((4, 60, 99, 100, 101, 1000)))
+    steps = source.randint(1, 6) * (2 if family == "ernie4_5_vl" else 1)
+    grid: Grid = (steps, h, w)
+    seconds = source.choice(intervals(family))
+    if kind == "track":
+        return track(*grid, seconds, source.choice((40, 200, 900)))
+    return film(*grid, seconds)
+
+
+def all_cases(target: str, seed: int = 0, count: int = 40) -> Iterator[Case]:
+    """Everything that a run sends to a target, family by family."""
+    for family in FAMILIES:
+        yield from chosen(family)
+        if target == "sglang" and family not in OMNI and family not in ("glm_image", "hunyuan_vl"):
+            yield from from_items(family)
+        if target == "sglang" and family in SHORT_CUT:
+            yield from from_offsets(family, seed, count)
+        yield from drawn(family, seed, count, batches=target != "sglang")
+
+
+__all__ = ["GLM", "all_cases", "chosen", "drawn", "from_items"]

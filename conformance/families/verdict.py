@@ -1,0 +1,186 @@
+"""The verdict on one builder's answer: a pure function of case, answer and target."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from adapters import protocol
+from conformance.families.case import Case, Expected, expected
+from conformance.outcome import Difference, Failure, Outcome, TableView, Unrun
+from reference.blocks import Table
+from spec.families import FAMILIES
+
+AXES = ("t", "h", "w")
+FOUR_AXES = ("index", "w", "h", "image")
+_BEYOND = 64
+"""Columns behind the first wrong one that a failure carries; it carries all before it."""
+
+Array = npt.NDArray[np.generic]
+
+
+def judge(case: Case, result: protocol.Result) -> Outcome:
+    """Every rule that the case checks."""
+    if isinstance(result, protocol.NotOffered):
+        return Outcome(case.id, case.name, not_offered=((case.mode, result.reason),))
+    if isinstance(result, protocol.Raised) and result.stage != "engine":
+        message = f"{result.type}: {result.message} {result.where}"
+        return Outcome(case.id, case.name, unrun=(Unrun(result.stage, message),))
+    if case.torn:
+        return _judge_refusal(case, result)
+    if isinstance(result, protocol.Raised):
+        message = f"{result.type}: {result.message}"
+        failure = _failure(case, "families.table", f"raises {result.type}", message, where=result.where)
+        return _outcome(case, {"families.table"}, [failure])
+    if not isinstance(result, protocol.PromptTables):
+        return Outcome(case.id, case.name, unrun=(Unrun("decode", f"a {type(result).__name__} for a prompt table"),))
+    want = expected(case)
+    table, delta = array(result.table), array(result.delta)
+    failures = [*_judge_shape(case, want, result), *_judge_deltas(case, want, delta)]
+    rows = table[:, None, :] if table.ndim == 2 else table
+    ahead = None if result.ahead is None else array(result.ahead)
+    for number, right in enumerate(want.tables):
+        if rows.ndim != 3 or number >= rows.shape[1]:
+            break
+        prompt = len(case.laid[number].ids)
+        got = rows[:, number, want.width - prompt :]
+        if ahead is not None and number < len(ahead) and right.shape[1] > prompt:
+            got = np.concatenate((got, ahead[number][:, : right.shape[1] - prompt]), axis=1)
+        failures.extend(judge_table(case, right, got, number))
+    tables = {case.rule, "families.text_rows_equal", "families.table_width"}
+    return _outcome(case, tables | { "families.delta", "families.dtype_and_shape"}, failures)
+
+
+def judge_table(case: Case, right: Table, got: Array, number: int) -> list[Failure]:
+    """Width, then values. right: int64 [axes, P]; got: whatever the builder returned for this prompt."""
+    if got.shape != right.shape:
+        shape = "too few columns" if got.shape[1] < right.shape[1] else "too many columns"
+        message = f"prompt {number}: {got.shape[1]} columns for {right.shape[1]} tokens"
+        return [_failure(case, "families.table_width", shape, message)]
+    wrong = np.argwhere((got != right).T)
+    if not len(wrong):
+        return []
+    column, axis = (int(value) for value in wrong[0])
+    difference = Difference(
+        axis=(FOUR_AXES if len(right) == 4 else AXES)[axis],
+        column=column,
+        request=number,
+        expected=int(right[axis, column]),
+        observed=number_of(got[axis, column]),
+    )
+    message = (
+        f"prompt {number}, token {column}: {difference.axis} is {difference.observed}, the family says "
+        f"{difference.expected}"
+    )
+    shown = column + _BEYOND
+    view = (_view(right, shown), _view(got, shown))
+    inside = any(start <= column < stop for start, stop in case.laid[number].media)
+    if not inside and column < len(case.laid[number].ids) and len(set(got[:, column].tolist())) > 1:
+        return [_failure(case, "families.text_rows_equal", "rows differ", message, difference, *view)]
+    return [_failure(case, case.rule, signature(case, right, got, number, column), message, difference, *view)]
+
+
+def signature(case: Case, right: Table, got: Array, number: int, column: int) -> str:
+    """In words, where the first wrong column stands and what became of it."""
+    laid = case.laid[number]
+    if column >= len(laid.ids):
+        return "wrong ahead"
+    inside = any(start <= column < stop for start, stop in laid.media)
+    place = "media" if inside else "text"
+    shift = np.asarray(got[:, column], dtype=np.float64) - right[:, column]
+    if (np.asarray(got[:, column]) % 1 != 0).any():
+        return f"{place} between positions"
+    if inside and shift[1:].any():
+        return "media in another order"
+    if inside:
+        return "media time too small" if shift[0] < 0 else "media time too large"
+    return "text starts too early" if shift[0] < 0 else "text starts too late"
+
+
+def _judge_shape(case: Case, want: Expected, result: protocol.PromptTables) -> list[Failure]:
+    axes, batch = FAMILIES[case.family].axes, len(want.tables)
+    squeezed = case.builder == "processor" or (case.family == "glm_image" and result.ahead is None and batch == 1)
+    whole = want.tables[0].shape[1] if squeezed else want.width
+    right = (axes, whole) if squeezed else (axes, batch, want.width)
+    rank = len(result.table.shape)
+    if squeezed and rank == 3:
+        right = (axes, batch, want.width)
+    found = []
+    if result.table.dtype != "int64":
+        found.append((f"table is {result.table.dtype}", f"the table is {result.table.dtype}, not int64"))
+    if result.table.shape != right and rank != len(right):
+        found.append(("table shape", f"the table is {list(result.table.shape)}, not {list(right)}"))
+    if result.delta.dtype != "int64":
+        found.append((f"delta is {result.delta.dtype}", f"the delta is {result.delta.dtype}, not int64"))
+    if result.delta.shape != (batch, 1):
+        found.append(("delta shape", f"the delta is {list(result.delta.shape)}, not {[batch, 1]}"))
+    return [_failure(case, "families.dtype_and_shape", name, message) for name, message in found]
+
+
+def _judge_deltas(case: Case, want: Expected, delta: Array) -> list[Failure]:
+    got = [number_of(value) for value in delta.reshape(-1)]
+    for number, (right, value) in enumerate(zip(want.deltas, got, strict=False)):
+        if right != value:
+            difference = Difference(axis="delta", request=number, expected=right, observed=value)
+            shape = "delta between positions" if isinstance(value, str) else "other value"
+            return [_failure(case, "families.delta", shape, f"prompt {number}: delta {value}, not {right}", difference)]
+    return []
+
+
+def _judge_refusal(case: Case, result: protocol.Result) -> Outcome:
+    if isinstance(result, protocol.Raised):
+        return _outcome(case, {case.rule}, [])
+    failure = _failure(case, case.rule, "accepts", f"the builder returns a table though the input is torn: {case.torn}")
+    return _outcome(case, {case.rule}, [failure])
+
+
+def _outcome(case: Case, rules: set[str], failures: list[Failure]) -> Outcome:
+    return Outcome(
+        case.id,
+        case.name,
+        checked=dict.fromkeys(sorted(rules), 1),
+        failures=tuple(failures),
+        modes={case.mode: 1},
+        situations={f"{case.mode} x {case.torn or case.builder}": 1},
+    )
+
+
+def _failure(
+    case: Case,
+    rule: str,
+    shape: str,
+    message: str,
+    difference: Difference | None = None,
+    right: TableView | None = None,
+    got: TableView | None = None,
+    where: str = "",
+) -> Failure:
+    return Failure(
+        rule=rule,
+        mode=case.mode,
+        signature=shape,
+        step=0,
+        label=case.builder,
+        message=message,
+        difference=difference,
+        expected=right,
+        observed=got,
+        where=where,
+    )
+
+
+def array(tensor: protocol.Tensor) -> Array:
+    """The answer's numbers."""
+    return np.frombuffer(tensor.data, dtype=tensor.dtype).reshape(tensor.shape)
+
+
+def number_of(value: np.generic) -> int | str:
+    """A whole number as an int; anything between as text."""
+    number = float(value)
+    return int(number) if number.is_integer() else str(number)
+
+
+def _view(table: Array, columns: int) -> TableView:
+    """Fractions are cut off; the difference has them."""
+    rows = tuple(tuple(int(value) for value in row[:columns]) for row in table)
+    return TableView(None, rows, axes=FOUR_AXES if len(rows) == 4 else ())

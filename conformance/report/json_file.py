@@ -1,0 +1,203 @@
+"""report.json: what other tools read. The structs are the schema; data/report.schema.json is written from them:
+
+    python -m conformance.report.json_file > conformance/data/report.schema.json
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from conformance.events import Event, Finding, RunEnded, Summary
+from conformance.files import pretty, write_atomic
+
+SCHEMA: Literal[2] = 2
+"""Raised with every change that a reader could notice."""
+
+SCHEMA_FILE = Path(__file__).parents[1] / "data" / "report.schema.json"
+
+
+class TargetReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    """As asked for with --target."""
+    version: str
+    device: str
+    torch: str
+
+
+class TotalsReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    forwards: int
+    scenarios: int
+    """passed + failed + expected + not_offered + could_not_run."""
+    passed: int
+    failed: int
+    """With at least one failure that no known-failure entry expects."""
+    expected: int
+    not_offered: int
+    could_not_run: int
+    workers: int
+    seconds: float
+    """From workers ready to verdicts done."""
+    engine_seconds: float
+    """Inside the engine's own constructors and functions, all workers."""
+    compare_seconds: float
+    """Comparing tables on the device, all workers; 0 where they are compared on the host."""
+
+
+class RuleReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    id: str
+    checked: int
+    failed: int
+
+
+class ModeReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    id: str
+    checked: int
+    """Forwards, or calls of a prompt-table builder (mode "prompt_table.FAMILY")."""
+    failed: int
+
+
+class KernelReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    """An engine's function, or "triton NAME" for a kernel that Triton launched natively."""
+    forwards: int
+    """Checked forwards in which it is known to have run."""
+
+
+class WitnessReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    id: str
+    file: str
+    """Relative to this report; `ropecheck replay` reads it."""
+
+
+class FirstDifference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    axis: str
+    column: int | None
+    request: int | None
+    expected: int | str | None
+    observed: int | str | None
+
+
+class FindingReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    rule: str
+    mode: str
+    signature: str
+    count: int
+    """Failures, over all scenarios."""
+    known: bool
+    witness: WitnessReport
+    first_difference: FirstDifference | None
+
+
+class ScopeReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    bound: str | None
+    canonical: int | None
+    """Canonical scenarios in the bound."""
+    certificate: str | None
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    schema: Literal[2]
+    suite: str
+    """"VERSION spec HASH"."""
+    target: TargetReport
+    seed: int
+    totals: TotalsReport
+    rules: tuple[RuleReport, ...]
+    modes: tuple[ModeReport, ...]
+    findings: tuple[FindingReport, ...]
+    scope: ScopeReport
+    kernels: tuple[KernelReport, ...]
+    situations: dict[str, int]
+    """"mode x situation" -> forwards that were an example of it."""
+    warnings: tuple[str, ...]
+
+
+def build(summary: Summary) -> Report:
+    """The report of a run."""
+    header, totals = summary.header, summary.totals
+    return Report(
+        schema=SCHEMA,
+        suite=f"{header.suite} spec {header.spec}",
+        target=TargetReport(
+            name=header.target, version=header.hello.version, device=header.device, torch=header.hello.torch
+        ),
+        seed=header.seed,
+        totals=TotalsReport(
+            forwards=totals.forwards,
+            scenarios=totals.scenarios,
+            passed=totals.passed,
+            failed=totals.failed,
+            expected=totals.expected,
+            not_offered=totals.not_offered,
+            could_not_run=totals.could_not_run,
+            workers=totals.workers,
+            seconds=round(totals.seconds, 6),
+            engine_seconds=round(totals.engine_ns / 1e9, 6),
+            compare_seconds=round(totals.compare_ns / 1e9, 6),
+        ),
+        rules=tuple(RuleReport(id=id, checked=c, failed=f) for id, (c, f) in sorted(summary.rules.items())),
+        modes=tuple(ModeReport(id=id, checked=c, failed=f) for id, (c, f) in sorted(summary.modes.items())),
+        findings=tuple(_finding(finding) for finding in summary.findings),
+        scope=ScopeReport(
+            bound=summary.scope.bound, canonical=summary.scope.canonical, certificate=summary.scope.certificate
+        ),
+        situations=dict(sorted(summary.situations.items())),
+        kernels=tuple(KernelReport(name=name, forwards=count) for name, count in sorted(summary.ran.items())),
+        warnings=tuple(all_warnings(summary)),
+    )
+
+
+def _finding(finding: Finding) -> FindingReport:
+    rule, mode, signature = finding.key
+    first = finding.failure.difference
+    return FindingReport(
+        rule=rule,
+        mode=mode,
+        signature=signature,
+        count=finding.count,
+        known=not finding.unexpected,
+        witness=WitnessReport(id=finding.scenario.id, file=finding.file),
+        first_difference=None
+        if first is None
+        else FirstDifference(
+            axis=first.axis,
+            column=first.column,
+            request=first.request,
+            expected=first.expected,
+            observed=first.observed,
+        ),
+    )
+
+
+def all_warnings(summary: Summary) -> list[str]:
+    """Warnings, and in words what else changes the exit code."""
+    lines = list(summary.warnings)
+    lines += [f"known failure {check.known.name} is {check.state}: {check.message}" for check in summary.broken_entries]
+    lines += [
+        f"could not run: {scenario.name} ({scenario.id}): {unrun.stage}: {unrun.message}"
+        for scenario, unrun, _ in summary.unrun
+    ]
+    if summary.gave_up:
+        lines.append(f"the run ended early: {summary.gave_up}")
+    if summary.interrupted:
+        lines.append("the run was interrupted")
+    return lines
+
+
+def listener(path: Path, event: Event) -> None:
+    """Write the report when the run has ended."""
+    if isinstance(event, RunEnded):
+        write_atomic(path, pretty(build(event.summary)))
+
+
+def schema() -> bytes:
+    """The JSON schema of report.json."""
+    return pretty(msgspec.json.schema(Report))
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(schema())

@@ -1,0 +1,178 @@
+"""What people see while a run goes and when it has ended. A bar on a terminal; plain lines now and then elsewhere."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from conformance.events import Event, Header, PhaseStarted, RunEnded, RunStarted, ScenarioDone, Summary, Warned
+from conformance.known import Known
+from conformance.report.render import finding_lines, replay_command, shorter
+
+_EVERY = 5.0
+"""Seconds between two plain lines."""
+_SHOWN = 20
+"""New findings shown in full; the rest, and consequences of other failures, get two lines each."""
+
+
+class Terminal:
+    """The listener. `full`: also show known failures' tables (replay)."""
+
+    def __init__(self, console: Console, full: bool = False) -> None:
+        self._console = console
+        self._full = full
+        self._bar: Progress | None = None
+        if console.is_terminal and not os.environ.get("CI"):
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[wrong]}"),
+                console=console,
+                transient=True,
+                refresh_per_second=4,
+            )
+        self._task: TaskID | None = None
+        self._phase = ""
+        self._total: int | None = None
+        self._done = 0
+        self._forwards = 0
+        self._failed = 0
+        self._last = time.monotonic()
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, ScenarioDone):
+            self._scenario(event)
+        elif isinstance(event, RunStarted):
+            self._say(*header_lines(event.header))
+            if self._bar is not None:
+                self._bar.start()
+        elif isinstance(event, PhaseStarted):
+            self._phase, self._total, self._done = event.name, event.total, 0
+            if self._bar is not None:
+                if self._task is not None:
+                    self._bar.remove_task(self._task)
+                self._task = self._bar.add_task(event.name, total=event.total, wrong="")
+        elif isinstance(event, Warned):
+            if event.loud:
+                self._say(Text(f"WARNING: {event.message}", style="bold red"))
+        else:
+            self._progress(force=True)
+            if self._bar is not None:
+                self._bar.stop()
+            self._ended(event)
+
+    def _say(self, *lines: Text) -> None:
+        for line in lines:
+            self._console.print(line, soft_wrap=True)
+
+    def _scenario(self, event: ScenarioDone) -> None:
+        self._done += 1
+        self._forwards += event.outcome.forwards
+        self._failed += bool(event.outcome.failures)
+        self._progress()
+
+    def _progress(self, force: bool = False) -> None:
+        """Rate-limited: a run has thousands of scenarios a second."""
+        if not force and self._done & 15 and self._total is None:
+            return
+        now = time.monotonic()
+        if self._bar is not None:
+            if self._task is not None and (force or now - self._last > 0.2):
+                self._last = now
+                wrong = f"{self._failed} failing" if self._failed else ""
+                self._bar.update(self._task, completed=self._done, wrong=wrong)
+        elif now - self._last > _EVERY:
+            self._last = now
+            of = f"/{self._total}" if self._total is not None else ""
+            failing = f", {self._failed} failing" if self._failed else ""
+            self._say(Text(f"{self._phase}: {self._done}{of} scenarios, {self._forwards} forwards{failing}"))
+
+    def _ended(self, event: RunEnded) -> None:
+        summary = event.summary
+        self._say(*summary_lines(summary, self._full))
+
+
+def header_lines(header: Header) -> list[Text]:
+    """What was run, enough to run it again."""
+    hello = header.hello
+    engine = f"{header.target} ({hello.target} {hello.version})"
+    lines = [
+        Text(f"ropecheck {header.suite}, spec {header.spec}"),
+        Text(f"target {engine} on {header.device}, torch {hello.torch or 'not used'}, python {hello.python}"),
+        Text(
+            f"seed {header.seed}, {header.workers} workers, shard {header.shard}, "
+            f"phases {', '.join(header.phases) or 'none'}"
+        ),
+        Text(f"known failures: {len(header.known)} apply, from {header.known_folder}"),
+    ]
+    if header.differences:
+        lines.append(Text(f"known differences of prompt tables: {len(header.differences)} apply"))
+    if hello.faked:
+        lines.append(Text(f"faked by the adapter: {len(hello.faked)} things; `ropecheck doctor` lists them"))
+    return lines
+
+
+def summary_lines(summary: Summary, full: bool = False) -> list[Text]:
+    """Everything at the end, the most important last."""
+    lines: list[Text] = [Text()]
+    lines += [Text(f"warning: {shorter(message)}", style="yellow") for message in summary.warnings]
+    for finding in summary.expected_findings:
+        if full:
+            lines += [Text(), *finding_lines(finding, summary.header)]
+        elif isinstance(finding.known, Known):
+            rule, mode, signature = finding.key
+            why = f"{finding.known.name}, {finding.known.link}"
+            lines.append(Text(f"known: {rule}  {mode}: {signature}  ({finding.count} failures, {why})"))
+    for entry in summary.header.differences:
+        if (failures := summary.differences.get(entry.id)) and not full:
+            head = f"known difference: {entry.name}  {', '.join(entry.families)}  ({failures} failures, {entry.link})"
+            lines += [Text(head), Text(f"  {shorter(entry.reason)}")]
+    for index, finding in enumerate(summary.new):
+        shown = finding_lines(finding, summary.header)
+        short = index >= _SHOWN or (finding.failure.follows and not full)
+        lines += [Text(), *([shown[0], shown[-1]] if short else shown)]
+    for scenario, unrun, file in summary.unrun:
+        lines += [
+            Text(),
+            Text("COULD NOT RUN ", style="bold magenta").append(f"{scenario.name} ({scenario.id})", "bold"),
+            Text(f"  {unrun.stage}: {shorter(unrun.message)}"),
+            Text(f"  {replay_command(summary.header, file)}", style="cyan"),
+        ]
+    for check in summary.known:
+        if check.state != "open":
+            lines.append(Text(f"KNOWN FAILURE {check.state.upper()} ", "bold red").append(check.known.name, "bold"))
+            lines.append(Text(f"  {check.message} ({check.known.path})"))
+    if summary.gave_up:
+        lines.append(Text(f"ended early: {summary.gave_up}", style="bold magenta"))
+    if summary.interrupted:
+        lines.append(Text("interrupted", style="bold magenta"))
+    return [*lines, *total_lines(summary)]
+
+
+def total_lines(summary: Summary) -> list[Text]:
+    """What was done, and how it went."""
+    totals = summary.totals
+    counts = [f"{totals.passed} passed", f"{totals.failed} failed"]
+    for number, word in (
+        (totals.expected, "expected to fail"),
+        (totals.not_offered, "not offered"),
+        (totals.could_not_run, "could not run"),
+    ):
+        if number:
+            counts.append(f"{number} {word}")
+    checked = sum(checks for checks, _ in summary.rules.values())
+    rules = sum(1 for checks, _ in summary.rules.values() if checks)
+    bad = summary.exit_code
+    return [
+        Text(
+            f"{totals.scenarios} scenarios, {totals.forwards} forwards, {checked} checks of {rules} rules in "
+            f"{totals.seconds:.1f} s ({totals.engine_ns / 1e9:.1f} s in the engine, {totals.workers} workers)"
+        ),
+        Text(", ".join(counts), style="bold green" if bad == 0 else "bold red"),
+    ]

@@ -1,0 +1,1 @@
+"""One run: phases give scenarios, the pool gives them to workers."""

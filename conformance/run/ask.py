@@ -1,0 +1,86 @@
+"""One worker, one question at a time: for checks that are not scenarios. The pool is for everything else."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import time
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from adapters import protocol
+from conformance.run.client import Process
+from conformance.run.seat import poisoned
+from conformance.targets.registry import Target
+
+
+class NoAnswer(Exception):
+    """The worker did not start, or did not answer; one line."""
+
+
+class Asked:
+    """A started worker. Use as a context manager; `ran` gathers the kernels that its answers named.
+
+    Raises NoAnswer when it does not come up.
+    """
+
+    def __init__(self, target: Target, device: str, log: Path, start: float = 240.0, patience: float = 120.0) -> None:
+        self.device, self.patience = device, patience
+        self.ran: set[str] = set()
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self._again = partial(Process, target, device, log)
+        self._start = start
+        self.hello = self._begin()
+
+    def __enter__(self) -> Asked:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.stop()
+
+    def ask(self, job: protocol.Job) -> tuple[protocol.Result, ...]:
+        """The results of a job. A worker that dies or breaks its device is replaced. Raises NoAnswer for that job."""
+        self._process.send(job)
+        body = self._frame(self.patience)
+        if body is None:
+            why = f"the worker {self._process.how_it_ended()}: {self._process.last_words(1)}"
+            self._process.stop()
+            self._begin()
+            raise NoAnswer(why)
+        answer = msgspec.msgpack.decode(body, type=protocol.Answer)
+        for result in answer.results:
+            if isinstance(result, protocol.Tables | protocol.Counted | protocol.Rotated):
+                self.ran.update(result.ran)
+        if poisoned(answer):
+            self._process.stop()
+            self._begin()
+        return answer.results
+
+    def _begin(self) -> protocol.Hello:
+        try:
+            self._process = self._again()
+        except OSError as error:
+            raise NoAnswer(f"cannot start the worker: {error.strerror}") from error
+        body = self._frame(self._start)
+        if body is None:
+            why = f"the worker {self._process.how_it_ended()}: {self._process.last_words(1)}"
+            self._process.stop()
+            raise NoAnswer(why)
+        return msgspec.msgpack.decode(body, type=protocol.Hello)
+
+    def _frame(self, seconds: float) -> bytes | None:
+        end, process = time.monotonic() + seconds, self._process
+        waiting = [fd for fd in (process.from_worker, process.death) if fd >= 0]
+        while time.monotonic() < end:
+            process.flush()
+            ready: list[int] = []
+            with contextlib.suppress(InterruptedError):
+                ready = select.select(waiting, [], [], 0.2)[0]
+            process.read(all_of_it=process.death in ready)
+            if (body := process.frame()) is not None:
+                return body
+            if process.ended or process.death in ready:
+                return None
+        return None

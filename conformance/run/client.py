@@ -1,0 +1,183 @@
+"""One worker process and the two pipes to it. Knows bytes, frames and signals; knows nothing of scenarios' results.
+
+Nothing here blocks but `stop`: the pool's selector says when to call `read` and `flush`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import struct
+import subprocess
+import time
+from fcntl import fcntl
+from pathlib import Path
+
+import msgspec
+
+from adapters import protocol
+from conformance.targets.registry import Target
+
+_F_SETPIPE_SZ = 1031
+_PIPE_BYTES = 1 << 20
+_CHUNK = 1 << 20
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Process:
+    """A started worker. `to_worker` and `from_worker` are the runner's ends of the pipes, both non-blocking.
+
+    Raises OSError when the command cannot be started.
+    """
+
+    def __init__(self, target: Target, device: str, log: Path) -> None:
+        self.log = log
+        self._log_start = log.stat().st_size if log.exists() else 0
+        jobs_read, self.to_worker = os.pipe()
+        self.from_worker, answers_write = os.pipe()
+        argv = [*target.argv, "--in-fd", str(jobs_read), "--out-fd", str(answers_write), "--device", device]
+        try:
+            with log.open("ab") as out:
+                self._process = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, **target.env},
+                    pass_fds=(jobs_read, answers_write),
+                    start_new_session=True,  # its own group: Ctrl-C reaches the runner alone, and kill reaches forks
+                )
+        except OSError:
+            os.close(self.to_worker)
+            os.close(self.from_worker)
+            raise
+        finally:
+            os.close(jobs_read)
+            os.close(answers_write)
+        for fd in (self.to_worker, self.from_worker):
+            os.set_blocking(fd, False)
+            with contextlib.suppress(OSError):  # a larger pipe only saves system calls
+                fcntl(fd, _F_SETPIPE_SZ, _PIPE_BYTES)
+        self.pid = self._process.pid
+        self.death = _pidfd(self.pid)
+        """Readable once the process is dead, whoever else holds its pipes; -1 where the kernel has no pidfd."""
+        self.ended = False
+        """The pipe from the worker is at its end."""
+        self._inbox = bytearray()
+        self._outbox = bytearray()
+
+    @property
+    def writing(self) -> bool:
+        """Bytes wait for room in the pipe."""
+        return bool(self._outbox)
+
+    def send(self, message: protocol.Request) -> None:
+        """Queue one frame and write what the pipe takes."""
+        body = _encoder.encode(message)
+        self._outbox += struct.pack("<I", len(body))
+        self._outbox += body
+        self.flush()
+
+    def flush(self) -> None:
+        """Write as much of the queue as the pipe takes; a broken pipe takes everything."""
+        while self._outbox:
+            try:
+                written = os.write(self.to_worker, self._outbox)
+            except BlockingIOError:
+                return
+            except OSError:
+                # Nobody reads any more. Answers written before may still be in the other pipe, whose end will come.
+                self._outbox.clear()
+                return
+            del self._outbox[:written]
+
+    def read(self, all_of_it: bool = False) -> None:
+        """Take what the pipe holds, up to one chunk; `all_of_it`: to its end (the process is dead)."""
+        while not self.ended:
+            try:
+                chunk = os.read(self.from_worker, _CHUNK)
+            except BlockingIOError:
+                return
+            except OSError:
+                chunk = b""
+            if not chunk:
+                self.ended = True
+            self._inbox += chunk
+            if not all_of_it:
+                return
+
+    def frame(self) -> bytes | None:
+        """The next complete frame's body, None when there is none yet.
+
+        Raises protocol.ProtocolError when the bytes cannot be a frame.
+        """
+        if len(self._inbox) < 4:
+            return None
+        (length,) = struct.unpack_from("<I", self._inbox)
+        if length > protocol.MAX_FRAME:
+            raise protocol.ProtocolError(f"not a frame: {bytes(self._inbox[:24])!r}")
+        if len(self._inbox) < 4 + length:
+            return None
+        body = bytes(self._inbox[4 : 4 + length])
+        del self._inbox[: 4 + length]
+        return body
+
+    def how_it_ended(self, patience: float = 1.0) -> str:
+        """"killed by SIGKILL", "exited with status 1", or what else is known; waits up to `patience` seconds."""
+        try:
+            code = self._process.wait(timeout=patience)
+        except subprocess.TimeoutExpired:
+            return "closed its pipe"
+        if code >= 0:
+            return f"exited with status {code}"
+        try:
+            return f"was killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"was killed by signal {-code}"
+
+    def last_words(self, lines: int = 3) -> str:
+        """The last lines that this process printed, on one line; "" for none."""
+        try:
+            with self.log.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(self._log_start, size - 4096))
+                text = file.read().decode("utf-8", "replace")
+        except OSError:
+            return ""
+        words = [line.strip() for line in text.splitlines() if line.strip()]
+        return " / ".join(line[:300] for line in words[-lines:])
+
+    def ask_to_end(self) -> None:
+        """Ask the worker to end by itself, and close the pipe to it."""
+        self.send(protocol.Shutdown())
+        _close(self.to_worker)
+        self.to_worker = -1
+
+    def stop(self, grace: float = 0.0) -> None:
+        """End the process and everything in its group, after up to `grace` seconds for it to end by itself."""
+        end = time.monotonic() + grace
+        while self._process.poll() is None and time.monotonic() < end:
+            with contextlib.suppress(OSError):  # it may be writing a late answer into a full pipe
+                os.read(self.from_worker, _CHUNK)
+            time.sleep(0.005)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a process stuck in a driver outlives SIGKILL
+            self._process.wait(timeout=10.0)
+        for fd in (self.to_worker, self.from_worker, self.death):
+            if fd >= 0:
+                _close(fd)
+
+
+def _pidfd(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return -1
+
+
+def _close(fd: int) -> None:
+    with contextlib.suppress(OSError):
+        os.close(fd)

@@ -1,0 +1,218 @@
+"""The phases of a run: an open registry. A phase drives scenarios through a `Driver` in whatever order it likes."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from conformance.errors import UsageError
+from conformance.events import Scope
+from conformance.outcome import Outcome
+from conformance.run.subject import Subject
+from conformance.targets.registry import Target
+from conformance.version import spec_hash
+from reference.operations import Scenario
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a phase may be told on the command line."""
+
+    seed: int = 0
+    bound: str | None = None
+    """Size of the exhaustive scope; None: the phase's own default."""
+    max_time: float = 60.0
+    """Seconds that `fuzz` may search."""
+
+
+class Driver(Protocol):
+    """How a phase gets scenarios checked."""
+
+    @property
+    def options(self) -> Options: ...
+
+    @property
+    def scope(self) -> Scope: ...
+
+    @property
+    def engine(self) -> str:
+        """The engine's own name: "sglang", "transformers", .."""
+
+    def check_all(self, scenarios: Iterable[Subject], total: int | None = None) -> None:
+        """Check every scenario of this shard once per run, on all workers. Scenarios are pulled lazily."""
+
+    def warn(self, message: str, loud: bool = False) -> None:
+        """Put one line before people, and into the reports."""
+
+    @property
+    def found_new(self) -> bool:
+        """Whether a failure that no entry expects has been seen."""
+
+    def check(self, scenario: Scenario) -> Outcome:
+        """Check one scenario now and wait for its outcome, for searches that follow what they see."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """A named way to find scenarios."""
+
+    name: str
+    summary: str
+    drive: Callable[[Driver], None]
+    default: bool = True
+    """Part of a run that names no phases."""
+    devices: tuple[str, ...] = ("cpu", "cuda")
+    """Devices on which it is a default."""
+    needs: str = "forwards"
+    """What a target must offer: "forwards" or "prompt_tables"."""
+    accepts: Callable[[Options], None] = lambda options: None
+    """Raises UsageError for options that the phase cannot run with; called before anything starts."""
+
+
+def _chosen(driver: Driver) -> None:
+    from conformance.scenarios import chosen
+
+    scenarios = chosen()
+    driver.check_all(scenarios, total=len(scenarios))
+
+
+def _exhaustive(driver: Driver) -> None:
+    from conformance.enumerate import DEFAULT_BOUND, certificate, count, sweep
+
+    bound = driver.options.bound or DEFAULT_BOUND
+    total = count(bound)
+    walked = 0
+
+    def counted() -> Iterator[Scenario]:
+        nonlocal walked
+        for scenario in sweep(bound):
+            walked += 1
+            yield scenario
+
+    driver.scope.bound = bound
+    driver.check_all(counted(), total=total)
+    driver.scope.canonical = walked
+    # The certificate counts without building scenarios: a walk that lost some must not carry it.
+    if walked == total:
+        driver.scope.certificate = certificate(bound, spec_hash())
+    else:
+        driver.warn(f"exhaustive: walked {walked} scenarios, a second count says {total}: no certificate", loud=True)
+
+
+def _known_bound(options: Options) -> None:
+    from conformance.enumerate import scopes
+
+    scopes(options.bound)
+
+
+RANDOM_COUNT = 120
+STATEFUL_COUNT = 60
+"""Scenarios of a default run; `fuzz` goes on until its time is up."""
+
+
+def _laws(driver: Driver) -> None:
+    from conformance.scenarios.laws import scenarios
+
+    found = scenarios()
+    driver.check_all(found, total=len(found))
+
+
+def _hypothesis(driver: Driver) -> None:
+    from conformance.generate import random_scenarios
+
+    driver.check_all(random_scenarios(driver.options.seed, RANDOM_COUNT))
+
+
+def _stateful(driver: Driver) -> None:
+    from conformance.generate import stateful_scenarios
+
+    driver.check_all(stateful_scenarios(driver.options.seed, STATEFUL_COUNT))
+
+
+FAMILY_COUNT = 40
+"""Drawn prompts per model family, beside the chosen ones."""
+
+
+def _families(driver: Driver) -> None:
+    from conformance.families.cases import all_cases
+
+    cases = list({case.id: case for case in all_cases(driver.engine, driver.options.seed, FAMILY_COUNT)}.values())
+    driver.check_all(cases, total=len(cases))
+
+
+def _sizes(driver: Driver) -> None:
+    from conformance.scenarios import sizes
+
+    scenarios = sizes.scenarios()
+    driver.check_all(scenarios, total=len(scenarios))
+
+
+def _fuzz(driver: Driver) -> None:
+    """Both generators in turn, seed after seed, until the time is up or something new is found."""
+    from conformance.generate import random_scenarios, stateful_scenarios
+
+    deadline = time.monotonic() + driver.options.max_time
+
+    def endless() -> Iterator[Scenario]:
+        for seed in itertools.count(driver.options.seed):
+            for scenario in itertools.chain(random_scenarios(seed, 50), stateful_scenarios(seed, 25)):
+                if driver.found_new or time.monotonic() > deadline:
+                    return
+                yield scenario
+
+    driver.check_all(endless())
+
+
+_PHASES: dict[str, Phase] = {}
+
+
+def register(phase: Phase) -> None:
+    """Add a phase; runs go through them in the order of registration. Raises ValueError on a duplicate."""
+    if phase.name in _PHASES:
+        raise ValueError(f"phase {phase.name} is registered twice")
+    _PHASES[phase.name] = phase
+
+
+register(Phase(name="chosen", summary="scenarios that somebody chose, one reason each", drive=_chosen))
+register(Phase(name="laws", summary="relations between forwards that need no oracle", drive=_laws))
+register(Phase(name="exhaustive", summary="every scenario up to a bound", drive=_exhaustive, accepts=_known_bound))
+register(Phase(name="hypothesis", summary="large and odd scenarios, drawn at random", drive=_hypothesis))
+register(Phase(name="stateful", summary="a state machine over requests and sessions", drive=_stateful))
+register(Phase(
+    name="families", summary="prompt tables of every model family", drive=_families, needs="prompt_tables"
+))
+register(Phase(name="sizes", summary="sizes at which GPU kernels break", drive=_sizes, devices=("cuda",)))
+register(Phase(name="fuzz", summary="random scenarios until the time is up", drive=_fuzz, default=False))
+
+
+def all_phases() -> dict[str, Phase]:
+    """Every phase by name."""
+    return dict(_PHASES)
+
+
+def select(names: Iterable[str], target: Target | None = None, device: str = "cpu") -> tuple[Phase, ...]:
+    """The phases of those names, or the device's default ones that the target offers.
+
+    Raises UsageError, naming the known ones, for an unknown name and for a phase that the target lacks.
+    """
+    wanted = list(names)
+    for name in wanted:
+        if name not in _PHASES:
+            close = difflib.get_close_matches(name, _PHASES, n=1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            raise UsageError(f"unknown phase {name!r}{hint}; known: {', '.join(_PHASES)}")
+    chosen = [
+        phase for phase in _PHASES.values()
+        if (phase.name in wanted if wanted else phase.default and device in phase.devices)
+    ]
+    if target is None:
+        return tuple(chosen)
+    lacking = [phase.name for phase in chosen if phase.needs not in target.offers]
+    if wanted and lacking:
+        offered = ", ".join(name for name, phase in _PHASES.items() if phase.needs in target.offers)
+        raise UsageError(f"target {target.name} offers no phase {lacking[0]}; it offers: {offered or 'none'}")
+    return tuple(phase for phase in chosen if phase.name not in lacking)

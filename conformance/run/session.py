@@ -1,0 +1,296 @@
+"""One run: start the workers, replay the known failures' witnesses, drive the phases, sum up."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from adapters import protocol
+from conformance import known as known_list
+from conformance.errors import GaveUp, UsageError
+from conformance.events import (
+    Event,
+    Header,
+    Listener,
+    PhaseStarted,
+    RunEnded,
+    RunStarted,
+    ScenarioDone,
+    Scope,
+    Summary,
+    Warned,
+)
+from conformance.families import known as family_known
+from conformance.families.case import Case
+from conformance.families.verdict import judge as judge_case
+from conformance.files import claimed, clear_failures, clear_reports
+from conformance.generate.shrink import shrink
+from conformance.outcome import Failure, Outcome, Unrun
+from conformance.plan import Plan, plan
+from conformance.report.notices import after_run, before_run, not_offered
+from conformance.report.tally import Tally
+from conformance.run.phases import Options, Phase
+from conformance.run.pool import Pool
+from conformance.run.seat import Limits
+from conformance.run.subject import CasePlan, Subject, plan_case
+from conformance.targets.registry import Target
+from conformance.verdict import judge
+from conformance.version import spec_hash, suite_version
+from reference.operations import Scenario
+from spec.history import OutOfDomain
+
+SHRINK_ONE = 10.0
+"""Seconds after which one finding's witness is small enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a run needs to know."""
+
+    target: Target
+    device: str = "cpu"
+    workers: int = 1
+    out: Path
+    phases: tuple[Phase, ...] = ()
+    options: Options = field(default_factory=Options)
+    shard: tuple[int, int] = (1, 1)
+    """This shard and how many there are, from 1."""
+    limits: Limits = field(default_factory=Limits)
+    known_folder: Path = known_list.FOLDER
+    families_file: Path = family_known.FILE
+    """The known differences of prompt tables."""
+    today: datetime.date | None = None
+    witnesses: bool = True
+    """Replay the known failures' witnesses first."""
+    shrink_seconds: float = 30.0
+    """For making new findings' witnesses smaller; 0: leave them as they are."""
+    complete: bool = True
+    """Warn about what was never reached."""
+
+
+class Runner:
+    """The driver that phases see, and the emitter of events."""
+
+    def __init__(
+        self, settings: Settings, pool: Pool[Plan | CasePlan], header: Header, listeners: Iterable[Listener]
+    ) -> None:
+        self.options = settings.options
+        self.tally = Tally(header)
+        self.scope: Scope = self.tally.summary.scope
+        self._pool = pool
+        self._listeners = tuple(listeners)
+        self._shard = settings.shard
+        self._device = settings.device
+        self._seen: set[str] = set()
+        self._phase = ""
+        self.outcomes: Callable[[Outcome], None] = lambda outcome: None
+
+    def emit(self, event: Event) -> None:
+        for listener in self._listeners:
+            listener(event)
+
+    def warn(self, message: str, loud: bool = False) -> None:
+        """Put it before people once."""
+        if message not in self.tally.summary.warnings:
+            self.tally.summary.warnings.append(message)
+            self.emit(Warned(message, loud))
+
+    def enter(self, phase: str) -> None:
+        self._phase = phase
+
+    def mine(self, scenario: Subject) -> bool:
+        """Whether the scenario belongs to this shard: by its id, so that every split agrees."""
+        index, count = self._shard
+        return count == 1 or int(scenario.id, 16) % count == index - 1
+
+    @property
+    def engine(self) -> str:
+        """As phases.Driver says."""
+        return self.tally.summary.header.hello.target
+
+    def check_all(self, scenarios: Iterable[Subject], total: int | None = None) -> None:
+        """As phases.Driver says."""
+        # What falls to a shard is not known in advance.
+        self.emit(PhaseStarted(self._phase, total if self._shard[1] == 1 else None))
+        self._run(self._fresh(scenarios))
+
+    def check(self, scenario: Scenario) -> Outcome:
+        """As phases.Driver says."""
+        found: list[Outcome] = []
+        self._run([scenario], found.append)
+        return found[0]
+
+    @property
+    def found_new(self) -> bool:
+        """As phases.Driver says."""
+        return any(finding.unexpected for finding in self.tally.summary.findings)
+
+    def shrink_new(self, seconds: float) -> None:
+        """Make the witness of every new finding smaller; consequences shrink with their cause."""
+        deadline = time.monotonic() + seconds
+        for finding in self.tally.summary.findings:
+            left = deadline - time.monotonic()
+            if not finding.unexpected or finding.failure.follows or left <= 0:
+                continue
+            if breaks_device(finding.failure) or isinstance(finding.scenario, Case):
+                continue
+            shrunk, failure = shrink(finding.scenario, finding.key, self._quietly, min(left, SHRINK_ONE))
+            if failure is not None:
+                self.tally.shrunk(finding, shrunk, failure)
+
+    def _quietly(self, scenario: Scenario) -> Outcome:
+        """A scenario's outcome, outside all counts."""
+        for planned, answer in self._pool.answers(self._plans([scenario])):
+            return verdict_of(planned, answer)
+        raise AssertionError("the pool answers every plan")
+
+    def _fresh(self, scenarios: Iterable[Subject]) -> Iterator[Subject]:
+        for scenario in scenarios:
+            if scenario.id not in self._seen and self.mine(scenario):
+                self._seen.add(scenario.id)
+                yield scenario
+
+    def _run(self, scenarios: Iterable[Subject], then: Callable[[Outcome], None] = lambda outcome: None) -> None:
+        for planned, answer in self._pool.answers(self._plans(scenarios)):
+            outcome = verdict_of(planned, answer)
+            done = ScenarioDone(self._phase, planned.scenario, outcome)
+            self.tally.add(done)
+            then(outcome)
+            self.emit(done)
+
+    def _plans(self, scenarios: Iterable[Subject]) -> Iterator[Plan | CasePlan]:
+        for scenario in scenarios:
+            try:
+                yield plan_case(scenario) if isinstance(scenario, Case) else plan(scenario, self._device)
+            except OutOfDomain as error:
+                raise UsageError(f"scenario {scenario.name} ({scenario.id}) is not legal: {error}") from error
+
+    def replay_known(self, today: datetime.date) -> None:
+        """Witnesses first: what an entry says must still be so."""
+        header = self.tally.summary.header
+        version = header.hello.version
+        checks: dict[str, list[Callable[[Outcome], known_list.Check]]] = {}
+        shown: dict[str, Subject] = {}
+        for entry in header.known:
+            shown[entry.witness.id] = entry.witness
+            checks.setdefault(entry.witness.id, []).append(partial(known_list.check, entry, today=today))
+        for difference in header.differences:
+            case = family_known.witness(difference)
+            shown[case.id] = case
+            check = partial(known_list.check_difference, difference, case, target=self.engine, version=version)
+            checks.setdefault(case.id, []).append(check)
+        witnesses = [witness for witness in shown.values() if self.mine(witness)]
+        if not witnesses:
+            return
+        self.enter("known")
+
+        def checked(outcome: Outcome) -> None:
+            self.tally.summary.known.extend(judged(outcome) for judged in checks[outcome.scenario])
+
+        self.emit(PhaseStarted("known", len(witnesses)))
+        self._run(self._fresh(witnesses), checked)
+
+
+def breaks_device(failure: Failure) -> bool:
+    """Every try at a smaller witness would cost two starts of a worker."""
+    return any(word in failure.message for word in protocol.BROKEN)
+
+
+def verdict_of(planned: Plan | CasePlan, answer: protocol.Answer | Unrun) -> Outcome:
+    """The verdict, or why there is none. A bug of the suite's own is never an engine failure."""
+    scenario = planned.scenario
+    if isinstance(answer, Unrun):
+        return Outcome(scenario=scenario.id, name=scenario.name, unrun=(answer,))
+    try:
+        if isinstance(planned, CasePlan):
+            outcome = judge_case(planned.scenario, answer.results[0])
+            return msgspec.structs.replace(outcome, engine_ns=answer.engine_ns)  # and no forward
+        return judge(planned, answer)
+    except Exception as error:  # whatever it is, it costs one scenario and is told
+        why = Unrun(stage="judge", message=f"the suite's own verdict raised {type(error).__name__}: {error}")
+        return Outcome(scenario=scenario.id, name=scenario.name, unrun=(why,))
+
+
+def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
+    """Do a run and return its summary; listeners have written their reports by then.
+
+    Raises GaveUp when no worker starts, UsageError for bad input; an interrupt ends the run and is in the summary.
+    """
+    entries = known_list.load(settings.known_folder)
+    differences = family_known.load(settings.families_file)
+    today = settings.today or datetime.date.today()
+    for phase in settings.phases:
+        phase.accepts(settings.options)
+    for known in entries:
+        try:
+            plan(known.witness, settings.device)
+        except OutOfDomain as error:
+            raise UsageError(f"{known.path.parent / known.entry.witness}: {error}") from error
+    early: list[str] = []
+    with claimed(settings.out), Pool[Plan | CasePlan](
+        settings.target,
+        device=settings.device,
+        workers=settings.workers,
+        out=settings.out,
+        limits=settings.limits,
+        warn=early.append,
+    ) as pool:
+        # Bad input has been refused by now and lost nothing; from here on an older result must not pass for this one.
+        clear_reports(settings.out)
+        hello = pool.start()
+        header = Header(
+            suite=suite_version(),
+            spec=spec_hash(),
+            target=settings.target.name,
+            hello=hello,
+            device=settings.device,
+            seed=settings.options.seed,
+            workers=pool.workers,
+            phases=tuple(phase.name for phase in settings.phases),
+            shard=f"{settings.shard[0]}/{settings.shard[1]}",
+            out=settings.out,
+            known_folder=settings.known_folder,
+            known=known_list.applying(entries, hello.target, hello.version, settings.device),
+            differences=family_known.applying(differences, hello.target, hello.version),
+        )
+        clear_failures(settings.out / "failures")
+        runner = Runner(settings, pool, header, listeners)
+        pool.warn = runner.warn
+        summary = runner.tally.summary
+        summary.totals.workers = pool.workers
+        runner.emit(RunStarted(header))
+        before_run(header, entries, early, runner.warn)
+        bad_input: UsageError | None = None
+        started = time.monotonic()
+        try:
+            if settings.witnesses:
+                runner.replay_known(today)
+            for phase in settings.phases:
+                runner.enter(phase.name)
+                phase.drive(runner)
+            runner.shrink_new(settings.shrink_seconds)
+        except KeyboardInterrupt:
+            summary.interrupted = True
+        except GaveUp as error:
+            summary.gave_up = str(error)
+        except UsageError as error:
+            bad_input = error
+        summary.totals.seconds = time.monotonic() - started
+        if settings.complete and not summary.interrupted and not summary.gave_up and bad_input is None:
+            after_run(summary, {phase.needs for phase in settings.phases}, runner.warn)
+        not_offered(summary, runner.warn)
+        if settings.shard[1] > 1 or summary.totals.could_not_run:
+            summary.scope.certificate = None  # it speaks of every scenario of the bound
+        if pool.restarts:
+            runner.warn(f"{pool.restarts} worker restarts; see worker-N.log in {settings.out}")
+    summary.sort()
+    runner.emit(RunEnded(summary))
+    if bad_input is not None:
+        raise bad_input
+    return summary

@@ -1,0 +1,124 @@
+"""One worker started by hand: does it say hello, and does one small scenario come out right?
+
+Used after a target is added, and by `doctor`. The scenario is written here in full rather than generated, so that a
+target can be checked without the rest of the suite: an image request beside a text request, prefilled and decoded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import time
+from array import array
+from pathlib import Path
+
+import msgspec
+
+from adapters import protocol
+from adapters.protocol import Answer, Forward, Hello, Item, Job, Media, Submit, Tables, Tensor
+from conformance.run.client import Process
+from conformance.targets.registry import Target
+
+HELLO_SECONDS = 240.0
+"""An engine's imports take 10 s to a minute, and minutes on a machine that does other work."""
+
+JOB_SECONDS = 60.0
+
+ROWS = ((0, 1, 2, 2, 2, 2, 4, 5), (0, 1, 2, 2, 3, 3, 4, 5), (0, 1, 2, 3, 2, 3, 4, 5))
+TEXT = (0, 1, 2, 3)
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """What came of it: the worker's hello (None when it never came) and what is wrong ("" when nothing is)."""
+
+    hello: Hello | None
+    problem: str
+
+
+def job() -> Job:
+    """The scenario: two requests of 8 (an image of 2 x 2) and 4 tokens, EXTEND and then DECODE."""
+    table = array("q", [position for row in ROWS for position in row])
+    media = Media(Tensor("int64", (3, 8), table.tobytes()), -2, (Item("image", 2, 6),))
+    return Job(
+        "smoke",
+        (
+            Submit(0, (11, 12, 501, 501, 501, 501, 13, 14), media),
+            Submit(1, (21, 22, 23, 24)),
+            Forward("extend", (0, 1), seq_lens=(8, 4), prefix_lens=(0, 0), extend_lens=(8, 4)),
+            protocol.Generate(0, (31,)),
+            protocol.Generate(1, (32,)),
+            Forward("decode", (0, 1), seq_lens=(9, 5)),
+        ),
+    )
+
+
+EXPECTED = {2: tuple(row + TEXT for row in ROWS), 5: ((6, 4),) * 3}
+"""Step -> the three rows. Decode continues at 6 after the image (9 tokens, delta -2) and at 4 after the text."""
+
+
+def check(target: Target, log: Path, device: str = "cpu") -> Checked:
+    """Start the target's worker, read its hello and run the scenario; the worker is stopped again."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        process = Process(target, device, log)
+    except OSError as error:
+        return Checked(None, f"cannot start {target.argv[0]}: {error.strerror}")
+    try:
+        return _converse(process)
+    except (protocol.ProtocolError, msgspec.MsgspecError) as error:
+        return Checked(None, f"the worker did not speak the protocol: {error}")
+    finally:
+        process.stop()
+
+
+def _converse(process: Process) -> Checked:
+    body = _one_frame(process, HELLO_SECONDS)
+    if body is None:
+        return Checked(None, f"no hello: the worker {process.how_it_ended()}: {process.last_words(1)}")
+    hello = msgspec.msgpack.decode(body, type=Hello)
+    if hello.protocol != protocol.PROTOCOL:
+        return Checked(hello, f"the worker speaks protocol {hello.protocol}, not {protocol.PROTOCOL}")
+    process.send(job() if hello.device == "cpu" else msgspec.structs.replace(job(), device="cuda"))
+    body = _one_frame(process, JOB_SECONDS)
+    if body is None:
+        return Checked(hello, f"the scenario got no answer: the worker {process.how_it_ended()}")
+    return Checked(hello, judge(msgspec.msgpack.decode(body, type=Answer)))
+
+
+def judge(answer: Answer) -> str:
+    """What is wrong with the answer to the scenario; "" when nothing is."""
+    for step, rows in EXPECTED.items():
+        result = answer.results[step]
+        if isinstance(result, protocol.Raised):
+            return f"step {step} raised {result.type}: {result.message} ({result.where})"
+        if not isinstance(result, Tables):
+            return f"step {step}: {result}"
+        found = _rows(result.tables[0].mrope)
+        if found != rows:
+            return f"step {step}: rows {found}, expected {rows}"
+    return ""
+
+
+def _rows(tensor: Tensor | None) -> tuple[tuple[int, ...], ...] | None:
+    if tensor is None or len(tensor.shape) != 2:
+        return None
+    values = array("q" if tensor.dtype == "int64" else "i", tensor.data)
+    width = tensor.shape[1]
+    return tuple(tuple(values[row * width : (row + 1) * width]) for row in range(tensor.shape[0]))
+
+
+def _one_frame(process: Process, seconds: float) -> bytes | None:
+    """The next frame, or None when the worker ends or stays silent for so long."""
+    end = time.monotonic() + seconds
+    waiting = [fd for fd in (process.from_worker, process.death) if fd >= 0]
+    while time.monotonic() < end:
+        process.flush()
+        ready: list[int] = []
+        with contextlib.suppress(InterruptedError):
+            ready = select.select(waiting, [], [], 0.5)[0]
+        process.read(all_of_it=process.death in ready)
+        if (body := process.frame()) is not None:
+            return body
+        if process.ended or process.death in ready:
+            return None
+    return None
