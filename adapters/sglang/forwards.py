@@ -78,10 +78,10 @@ def by_caller(state: JobState, forward: Forward) -> Tables:
         made = prepare(state, forward, batch)
         tables += read(state, forward, made, again, runner)
         if forward.mode == "draft_decode":
-            steps = speculation.draft_loop(state, forward, made)
+            steps = speculation.draft_loop(state, forward, made, again)
             # What the model was given counts: up to 0.5.11 the loop moves the positions before its first forward.
             if again:
-                tables[-1] = Table(again, steps[0].positions, steps[0].mrope, steps[0].matched)
+                tables[-1] = steps[0]
             else:
                 tables[0:1] = steps
         changed = changed or snapshot.changes()

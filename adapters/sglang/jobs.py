@@ -10,7 +10,9 @@ Faked: what the imported modules list; `FAKED` joins them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -66,14 +68,26 @@ def answer(engine: Engine, job: protocol.Job, device: str = "cpu") -> protocol.A
         refused = protocol.NotOffered(f"this worker was started for {device}, the job wants {job.device}")
         return protocol.Answer(job.id, (refused,) * len(job.steps), 0, 0)
     state = JobState(engine, job)
-    results = [result(state, step) for step in job.steps]
+    results: list[protocol.Result] = []
+    for step in job.steps:
+        results.append(result(state, step))
+        if one_by_one():
+            state.settle(results)
     if job.device != "cpu" and results:
         # A kernel that fails must fail in its own job, not in the next.
         try:
             torch.cuda.synchronize()
         except Exception as error:
             results[-1] = raised(error)
+    state.settle(results)
     return protocol.Answer(job.id, tuple(results), state.meter.ns, state.meter.forwards, state.compare_ns)
+
+
+@lru_cache(maxsize=1)
+def one_by_one() -> bool:
+    """Whether kernels run one after the other, so that a failing one fails in its own step: then tables are settled
+    there too, before a later step breaks the device."""
+    return os.environ.get("CUDA_LAUNCH_BLOCKING") == "1"
 
 
 def result(state: JobState, step: protocol.Step) -> protocol.Result:

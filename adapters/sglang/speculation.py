@@ -67,13 +67,13 @@ def draft_decode(state: JobState, forward: Forward, batch: Any) -> Any:
     return result[0]
 
 
-def draft_loop(state: JobState, forward: Forward, batch: Any) -> list[Table]:
-    """The engine's own draft loop over a prepared batch: one table per draft forward, "" and "step 1" and so on."""
+def draft_loop(state: JobState, forward: Forward, batch: Any, first: str) -> list[Table]:
+    """The engine's own draft loop over a prepared batch: one table per draft forward: `first`, "step 1" and so on."""
     recorded: list[Table] = []
 
     def record(forward_batch: Any, *_: Any, **__: Any) -> Any:
         start = perf_counter_ns()
-        label = f"step {len(recorded)}" if recorded else ""
+        label = f"step {len(recorded)}" if recorded else first
         recorded.append(state.table(label, forward, forward_batch))
         output = draft_output(forward_batch.positions.shape[0], state.device)
         state.meter.ns -= perf_counter_ns() - start  # called from inside the engine: not the engine's time

@@ -16,10 +16,12 @@ from functools import lru_cache
 from time import perf_counter_ns
 from typing import Any
 
-from adapters.protocol import Cost, Forward, Job, Table
+import msgspec
+
+from adapters.protocol import Cost, Forward, Job, Result, Table, Tables
 from adapters.sglang.capabilities import Engine
-from adapters.sglang.meter import Meter
-from adapters.sglang.wire import table
+from adapters.sglang.meter import Meter, raised
+from adapters.sglang.wire import pack, table
 
 COMPARATOR = "ROPECHECK_COMPARATOR"
 """In the worker's environment."""
@@ -51,16 +53,44 @@ class JobState:
         self.registry: Any = None
         self.widest = widest(job)
         self.compare_ns = 0
+        kind = comparator_type()
+        self._comparator: Any = None if kind is None else kind()
+        self._unsettled: list[Table] = []
 
     def table(self, label: str, forward: Forward, batch: Any) -> Table:
-        """The tables that a forward batch holds now, or that they were compared where they are."""
-        if forward.expect and (compare := comparator()) is not None:
-            start = perf_counter_ns()
-            right = compare(forward, label, batch.positions, batch.mrope_positions)
+        """The tables that a forward batch holds now; where they are compared on the device, an empty one in their
+        place until `settle`."""
+        if self._comparator is None or not forward.expect:
+            return table(label, batch)
+        start = perf_counter_ns()
+        added = self._comparator.add(forward, label, batch.positions, batch.mrope_positions)
+        self.compare_ns += perf_counter_ns() - start
+        if not added:
+            return table(label, batch)
+        self._unsettled.append(empty := Table(label, None, None))
+        return empty
+
+    def settle(self, results: list[Result]) -> None:
+        """Put what the comparisons came to in place of the empty tables. Waits for the device; when that fails, all
+        results with an empty table raise. results: changed in place."""
+        if not self._unsettled:
+            return
+        unsettled, self._unsettled = {id(empty): empty for empty in self._unsettled}, []
+        start = perf_counter_ns()
+        try:
+            answers = dict(zip(unsettled, self._comparator.settle(), strict=True))
+        except Exception as error:
+            failed = raised(error)
+            for number, result in enumerate(results):
+                if isinstance(result, Tables) and any(id(one) in unsettled for one in result.tables):
+                    results[number] = failed
+            return
+        finally:
             self.compare_ns += perf_counter_ns() - start
-            if right:
-                return Table(label, None, None, True)
-        return table(label, batch)
+        for number, result in enumerate(results):
+            if isinstance(result, Tables) and any(id(one) in unsettled for one in result.tables):
+                tables = (settled(one, answers[id(one)]) if id(one) in answers else one for one in result.tables)
+                results[number] = msgspec.structs.replace(result, tables=tuple(tables))
 
     def req(self, number: int) -> Any:
         """The engine's request. Raises Absent when this release cannot make it, NeverMade when its step failed."""
@@ -71,9 +101,16 @@ class JobState:
         raise NeverMade(f"request {number} does not exist: the step that makes it failed or is missing")
 
 
+def settled(empty: Table, wrong: tuple[Any, Any] | None) -> Table:
+    """The table that belongs in an empty one's place. wrong: positions and rows, None when they are right."""
+    if wrong is None:
+        return Table(empty.label, None, None, True)
+    return Table(empty.label, pack(wrong[0]), pack(wrong[1]))
+
+
 @lru_cache(maxsize=1)
-def comparator() -> Any:
-    """The function that the environment names as "module:function", or None: the suite's, not the adapter's."""
+def comparator_type() -> Any:
+    """The class that the environment names as "module:class", or None: the suite's, not the adapter's."""
     module, _, name = os.environ.get(COMPARATOR, "").partition(":")
     return getattr(importlib.import_module(module), name) if module else None
 

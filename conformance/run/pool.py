@@ -23,8 +23,8 @@ from conformance.run.inflight import Slot
 from conformance.run.seat import Limits, P, Seat, Ticket, Unacceptable, WrongProtocol, answer_of, hello_of, poisoned
 from conformance.targets.registry import Target
 
-COMPARE_BY, COMPARATOR = "ROPECHECK_COMPARATOR", "conformance.device.compare:matches"
-"""How a worker on a device is told which function compares tables there."""
+COMPARE_BY, COMPARATOR = "ROPECHECK_COMPARATOR", "conformance.device.compare:Comparator"
+"""How a worker on a device is told which class compares tables there."""
 
 
 class Pool(Generic[P]):

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 import numpy as np
@@ -16,49 +11,12 @@ import pytest
 from adapters import protocol as p
 from spec.families.qwen2_vl import QWEN2_VL
 from spec.history import History, TokenIndex, delta_of, ideal_column, image, prompt_table, run_length, text
+from tests.adapters_sglang.support import Worker
 
 pytestmark = pytest.mark.engine
 
-ROOT = Path(__file__).parents[2]
 PICTURE: History = (text(2), image(1, 4, 6), text(1))
 WORDS: History = (text(5),)
-
-
-class Worker:
-    """A worker process and the two ends of its pipe."""
-
-    def __init__(self) -> None:
-        requests_in, requests_out = os.pipe()
-        answers_in, answers_out = os.pipe()
-        command = [sys.executable, "-m", "adapters.sglang.worker"]
-        command += ["--in-fd", str(requests_in), "--out-fd", str(answers_out)]
-        self.process = subprocess.Popen(command, pass_fds=(requests_in, answers_out), cwd=ROOT)
-        os.close(requests_in)
-        os.close(answers_out)
-        self.outgoing: BinaryIO = os.fdopen(requests_out, "wb")
-        self.incoming: BinaryIO = os.fdopen(answers_in, "rb")
-        self.decoder = msgspec.msgpack.Decoder(p.Response)
-        hello = self.receive()
-        assert isinstance(hello, p.Hello)
-        self.hello = hello
-
-    def receive(self) -> p.Response:
-        body = p.receive(self.incoming)
-        assert body is not None, "the worker ended"
-        return self.decoder.decode(body)
-
-    def ask(self, *steps: p.Step) -> list[p.Result]:
-        """The results of one job, the Done ones left out."""
-        p.send(self.outgoing, p.Job("test", steps))
-        answer = self.receive()
-        assert isinstance(answer, p.Answer)
-        return [result for result in answer.results if not isinstance(result, p.Done)]
-
-    def close(self) -> int:
-        self.outgoing.close()
-        code = self.process.wait(timeout=20)
-        self.incoming.close()
-        return code
 
 
 @pytest.fixture(scope="module")

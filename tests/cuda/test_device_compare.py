@@ -36,18 +36,27 @@ def test_every_forward_of_the_chosen_scenarios() -> None:
                 want = check.expected.tables[name]
                 if found is None:
                     continue
-                positions, rows = found
+                positions, rows = found[0], found[1:]
                 assert np.array_equal(positions.numpy(), want.positions), (scenario.name, label)
                 assert want.mrope is not None and np.array_equal(rows.numpy(), want.mrope), (scenario.name, label)
-                assert device_compare.matches(step, label, positions, rows)
-                wrong = rows.clone()
+                comparator = device_compare.Comparator()
+                assert comparator.add(step, label, positions, rows)
+                wrong, off = rows.clone(), positions.clone()
                 if wrong.numel():
                     wrong[2, -1] += 1
-                    assert not device_compare.matches(step, label, positions, wrong)
-                    assert not device_compare.matches(step, label, positions[:-1], rows)
-                    assert not device_compare.matches(step, label, positions.int(), rows)
-                seen[step.mode] = seen.get(step.mode, 0) + 1
-    modes = {"extend", "decode", "mixed", "split_prefill", "target_verify", "draft_decode", "draft_extend_v2"}
+                    off[0] += 1
+                    assert comparator.add(step, label, positions, wrong)
+                    assert comparator.add(step, label, off, rows)
+                    wrong[2, -1] -= 1  # an engine that goes on writing into its table: kept is what was added
+                    right, rows_wrong, index_wrong = comparator.settle()
+                    assert right is None and rows_wrong is not None and index_wrong is not None
+                    assert rows_wrong[1][2, -1] == rows[2, -1] + 1 and index_wrong[0][0] == positions[0] + 1
+                    assert not comparator.add(step, label, positions[:-1], rows[:, :-1])
+                    assert not comparator.add(step, label, positions[:-1], rows)
+                    assert not comparator.add(step, label, positions.int(), rows)
+                    assert comparator.settle() == []
+                seen[label if label == "padded" else step.mode] = seen.get(step.mode, 0) + 1
+    modes = {"extend", "decode", "mixed", "split_prefill", "target_verify", "draft_decode", "draft_extend_v2", "padded"}
     assert modes <= set(seen)
 
 

@@ -1,0 +1,55 @@
+"""Comparing in the worker comes to the same as sending every table: right ones, wrong ones, and those that stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from adapters import protocol
+from conformance.plan import plan
+from conformance.run.pool import COMPARATOR, COMPARE_BY
+from conformance.scenarios import chosen
+from conformance.verdict import judge
+from reference.operations import Scenario
+from tests.adapters_sglang.support import Worker
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(scope="module", params=["", "1"], ids=["settled at the end", "settled at each step"])
+def comparing(request: pytest.FixtureRequest) -> Iterator[Worker]:
+    pytest.importorskip("sglang")
+    started = Worker(**{COMPARE_BY: COMPARATOR, "CUDA_LAUNCH_BLOCKING": request.param})
+    yield started
+    assert started.close() == 0
+
+
+@pytest.fixture(scope="module")
+def sending() -> Iterator[Worker]:
+    pytest.importorskip("sglang")
+    started = Worker()
+    yield started
+    assert started.close() == 0
+
+
+def scenarios() -> list[Scenario]:
+    """Every third chosen scenario, and some whose failure is known."""
+    found = chosen()
+    return [*found[::3], *(scenario for scenario in found if "retract" in scenario.name or "ragged" in scenario.name)]
+
+
+def test_both_ways_come_to_the_same(sending: Worker, comparing: Worker) -> None:
+    failed = matched = 0
+    for scenario in scenarios():
+        planned = plan(scenario, "cuda")
+        job = msgspec.structs.replace(planned.job, device="cpu")
+        sent, compared = sending.run(job), comparing.run(job)
+        left, right = judge(planned, sent), judge(planned, compared)
+        assert left.failures == right.failures and left.checked == right.checked, scenario.name
+        assert left.unrun == right.unrun, scenario.name
+        failed += len(left.failures)
+        answers = (result for result in compared.results if isinstance(result, protocol.Tables))
+        matched += sum(table.matched for answer in answers for table in answer.tables)
+    assert failed and matched
