@@ -1,8 +1,9 @@
 """What forwards must read, in torch on any device: tables built where they are compared.
 
 A forward's tokens are told as spans of its requests' lines; the tables of many forwards are then built together, so
-that a device is asked for two copies and about a dozen small kernels, however many forwards there are. Both tables stand
-in one tensor, int64 [1 + axes, T]: 1-D positions first, then the rows. The tests hold this equal to the tables in numpy.
+that a device is asked for two copies and about a dozen small kernels, however many forwards there are. Both tables
+stand in one tensor, int64 [1 + axes, T]: 1-D positions first, then the rows. The tests hold this equal to the tables
+in numpy.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def score(fault: str, target: str, device: str, out: Path, workers: int) -> Scor
         rule=first.rule if first else "", signature=first.signature if first else "",
         witness=first.witness.id if first else "", failed=found.totals.failed, passed=found.totals.passed,
         could_not_run=found.totals.could_not_run,
-        warnings=tuple(line for line in found.warnings if "context" in line or "restart" in line),
+        warnings=tuple(line for line in found.warnings if "device context" in line or "worker restarts" in line),
     )
 
 
