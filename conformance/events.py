@@ -125,7 +125,7 @@ class Summary:
     modes: dict[str, list[int]] = field(default_factory=dict)
     """Mode -> [forwards (or calls of a prompt-table builder) checked, failures]."""
     situations: dict[str, int] = field(default_factory=dict)
-    ran: dict[str, int] = field(default_factory=dict)
+    ran: dict[str, dict[str, int]] = field(default_factory=dict)
     """Engine function or kernel -> forwards in which it is known to have run."""
     findings: list[Finding] = field(default_factory=list)
     unrun: list[tuple[Subject, Unrun, str]] = field(default_factory=list)

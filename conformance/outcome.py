@@ -78,8 +78,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """Mode -> forwards checked."""
     situations: dict[str, int] = {}
     """"mode x situation" -> times reached."""
-    ran: dict[str, int] = {}
-    """Engine function or kernel -> forwards in which it is known to have run."""
+    ran: dict[str, dict[str, int]] = {}
+    """Mode -> engine function or kernel -> forwards in which it is known to have run."""
     forwards: int = 0
     engine_ns: int = 0
     compare_ns: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -30,7 +31,7 @@ class Tally:
         self.unrun: list[Unrun] = []
         self.modes: dict[str, int] = {}
         self.situations: dict[str, int] = {}
-        self.ran: dict[str, int] = {}
+        self.ran: dict[str, dict[str, int]] = {}
         self.tainted: dict[int, str] = {}
         """Requests whose held state was seen to be wrong -> the rule that said so. Wrong tables that such a request
         is given afterwards are consequences, and say so instead of posing as findings of their own."""
@@ -41,6 +42,12 @@ class Tally:
     def taint(self, req: int, rule: str) -> str:
         """Mark a request's state as wrong; returns the first rule that did."""
         return self.tainted.setdefault(req, rule)
+
+    def note(self, mode: str, names: Sequence[str]) -> None:
+        """These engine functions or kernels ran for a forward of this mode."""
+        forwards = self.ran.setdefault(mode, {})
+        for name in names:
+            forwards[name] = forwards.get(name, 0) + 1
 
     def check(self, *rules: str) -> None:
         for rule in rules:
@@ -185,8 +192,7 @@ def _raised(tally: Tally, op: int, mode: str, result: protocol.Raised, state: bo
 def _tables(tally: Tally, check: TableCheck, result: protocol.Tables) -> None:
     mode = check.expected.mode
     tally.modes[mode] = tally.modes.get(mode, 0) + 1
-    for name in result.ran:
-        tally.ran[name] = tally.ran.get(name, 0) + 1
+    tally.note(mode, result.ran)
     for key in check.situations:
         tally.situations[key] = tally.situations.get(key, 0) + 1
     tally.check("ownership.batch_is_read_only")
@@ -419,8 +425,7 @@ def _dtype(tally: Tally, check: TableCheck, label: str, name: str, tensor: proto
 def _cost(tally: Tally, check: CostCheck, result: protocol.Counted) -> None:
     tally.check(check.rule)
     tally.modes[check.mode] = tally.modes.get(check.mode, 0) + 1
-    for name in result.ran:
-        tally.ran[name] = tally.ran.get(name, 0) + 1
+    tally.note(check.mode, result.ran)
     if result.method == "cuda":
         tally.check("cost.synchronisations")
         if result.syncs > check.waits:

@@ -105,17 +105,19 @@ def summary(found: list[Found], host: dict[str, Any]) -> str:
             lines += [f"- {c.rule}: {c.what}: {c.problem}" for c in target.device.checks if c.problem]
             lines += [f"- {row.rule}: {row.forward}, {row.batch}: {row.copies} copies, {row.syncs} waits"
                       for row in target.device.costs if not row.within]
-        names = kernels(target)
-        if names:
-            lines += ["", f"Kernels that ran: {', '.join(names)}."]
+        lines += kernels(target)
     return "\n".join(lines) + "\n"
 
 
 def kernels(target: Found) -> list[str]:
-    """The kernels that are known to have run."""
-    ran = {kernel.name for kernel in target.report.kernels} if target.report else set()
-    ran |= set(target.device.ran) if target.device else set()
-    return sorted(f"`{name}`" for name in ran if any(part in name for part in KERNELS))
+    """Which kernels are known to have run in each mode, as a Markdown table. The callers that chose them are left
+    out."""
+    ran: dict[str, set[str]] = {}
+    for kernel in target.report.kernels if target.report else ():
+        if any(part in kernel.name for part in KERNELS):
+            ran.setdefault(kernel.mode, set()).add(kernel.name)
+    rows = [f"| {mode} | {', '.join(f'`{name}`' for name in sorted(names))} |" for mode, names in sorted(ran.items())]
+    return ["", "| mode | kernels that ran |", "|---|---|", *rows] if rows else []
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -14,7 +14,7 @@ import msgspec
 from conformance.events import Event, Finding, RunEnded, Summary
 from conformance.files import pretty, write_atomic
 
-SCHEMA: Literal[2] = 2
+SCHEMA: Literal[3] = 3
 """Raised with every change that a reader could notice."""
 
 SCHEMA_FILE = Path(__file__).parents[1] / "data" / "report.schema.json"
@@ -61,10 +61,11 @@ class ModeReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class KernelReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    mode: str
     name: str
     """An engine's function, or "triton NAME" for a kernel that Triton launched natively."""
     forwards: int
-    """Checked forwards in which it is known to have run."""
+    """Checked forwards of this mode in which it is known to have run."""
 
 
 class WitnessReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -100,7 +101,7 @@ class ScopeReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    schema: Literal[2]
+    schema: Literal[3]
     suite: str
     """"VERSION spec HASH"."""
     target: TargetReport
@@ -146,7 +147,11 @@ def build(summary: Summary) -> Report:
             bound=summary.scope.bound, canonical=summary.scope.canonical, certificate=summary.scope.certificate
         ),
         situations=dict(sorted(summary.situations.items())),
-        kernels=tuple(KernelReport(name=name, forwards=count) for name, count in sorted(summary.ran.items())),
+        kernels=tuple(
+            KernelReport(mode=mode, name=name, forwards=forwards)
+            for mode, names in sorted(summary.ran.items())
+            for name, forwards in sorted(names.items())
+        ),
         warnings=tuple(all_warnings(summary)),
     )
 

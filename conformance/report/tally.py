@@ -39,8 +39,10 @@ class Tally:
             summary.modes.setdefault(mode, [0, 0])[0] += forwards
         for situation, times in outcome.situations.items():
             summary.situations[situation] = summary.situations.get(situation, 0) + times
-        for name, forwards in outcome.ran.items():
-            summary.ran[name] = summary.ran.get(name, 0) + forwards
+        for mode, names in outcome.ran.items():
+            seen = summary.ran.setdefault(mode, {})
+            for name, forwards in names.items():
+                seen[name] = seen.get(name, 0) + forwards
         for pair in set(outcome.not_offered):
             summary.not_offered[pair] = summary.not_offered.get(pair, 0) + 1
         new = self._failures(done) if outcome.failures else 0

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from conformance.device import report as device_report
 from conformance.events import PhaseStarted, ScenarioDone
 from conformance.outcome import Outcome, TableView
 from conformance.report import json_file as report_json
@@ -151,3 +152,16 @@ def test_plain_progress_is_rare(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(lines) == 3
     assert lines[0].startswith("codes: 1")
     assert "/4000 scenarios" in lines[0]
+
+
+def test_the_summary_names_the_kernels_of_each_mode(ropecheck: Run, tmp_path: Path) -> None:
+    ropecheck([PASSES])
+    path = tmp_path / "out" / "report.json"
+    report = msgspec.json.decode(path.read_bytes(), type=report_json.Report)
+    assert report.kernels == ()
+    ran = (("decode", "triton clamp"), ("extend", "sglang.init_new"), ("extend", "triton position"))
+    kernels = tuple(report_json.KernelReport(mode=mode, name=name, forwards=3) for mode, name in ran)
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(report, kernels=kernels)))
+    assert device_report.main([str(tmp_path)]) == 0
+    summary = (tmp_path / "summary.md").read_text()
+    assert "| decode | `triton clamp` |\n| extend | `triton position` |" in summary
