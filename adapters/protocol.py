@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import msgspec
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raised with every change of a message; a worker of another number is refused at the handshake."""
 
 MAX_FRAME = 1 << 30
@@ -186,6 +186,8 @@ class Forward(msgspec.Struct, frozen=True, tag="forward"):
     """"direct": the batch is set by hand and given to the engine's batch constructor. "caller": the engine's own
     preparing function builds it. "fused": the same, steered to the engine's fused (GPU) branch. "kernel": the
     engine's 1-D position kernel alone, run for itself."""
+    strided: bool = False
+    """The batch's lengths on the device are every second element of a wider tensor."""
     repeat: bool = False
     """Do it twice and report both tables."""
     padding: Padding | None = None

@@ -91,6 +91,8 @@ def schedule_batch(state: JobState, forward: Forward, device: str | None = None)
     batch.model_config = _MODEL_CONFIG
     # The CPU copy is a tensor of its own: an engine that wrote into one must not be seen to write into both.
     batch.seq_lens = on_host.clone() if device == "cpu" else on_host.to(device)
+    if forward.strided:
+        batch.seq_lens = between_others(batch.seq_lens)
     batch.seq_lens_cpu = on_host if forward.host_lengths else None
     if not engine.batch_is_schedule_batch:
         batch.seq_lens_sum = sum(forward.seq_lens)  # later releases fill it in themselves
@@ -107,6 +109,13 @@ def schedule_batch(state: JobState, forward: Forward, device: str | None = None)
     slots = tokens * max(forward.num_steps, 1) if forward.mode == "draft_decode" else tokens
     batch.out_cache_loc = zeros(slots, torch.int64, device)
     return batch
+
+
+def between_others(lengths: Any) -> Any:
+    """The same lengths, with other numbers between them in memory."""
+    wide = torch.full((2 * lengths.shape[0],), -1, dtype=lengths.dtype, device=lengths.device)
+    wide[::2] = lengths
+    return wide[::2]
 
 
 def set_windows(state: JobState, forward: Forward, batch: Any) -> None:

@@ -105,6 +105,17 @@ def transposed_layout(engine: Engine) -> None:
     common.prepare_draft_extend_layout = call
 
 
+def ignored_stride(engine: Engine) -> None:
+    """The fused draft extend reads its lengths as if they were contiguous."""
+    common = optional(COMMON)
+    original = common.prepare_draft_extend_layout
+
+    def call(seq_lens: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(torch.as_strided(seq_lens, seq_lens.shape, (1,)), *args, **kwargs)
+
+    common.prepare_draft_extend_layout = call
+
+
 def no_clamp(engine: Engine) -> None:
     """The decode kernel forgets the minus one."""
     module = optional(engine.ForwardBatch.__module__)
@@ -126,7 +137,8 @@ def out_of_bounds(engine: Engine) -> None:
 FAULTS: dict[str, Callable[[Engine], None]] = {
     fault.__name__: fault
     for fault in (
-        wrong_row, one_column_short, hidden_copy, hidden_wait, wrong_stride, transposed_layout, no_clamp, out_of_bounds,
+        wrong_row, one_column_short, hidden_copy, hidden_wait, wrong_stride, transposed_layout, ignored_stride,
+        no_clamp, out_of_bounds,
     )
 }
 

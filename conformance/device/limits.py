@@ -1,4 +1,5 @@
-"""Function level: lengths near the int32 limit, which no prompt reaches in a test, and batches of nothing.
+"""Function level: lengths near the int32 limit, which no prompt reaches in a test, lengths that are not contiguous
+where a kernel takes their stride, and batches of nothing.
 
 A request's history is short; the batch claims that it is almost 2^31 tokens long, as after days of generation. Every
 token past the prompt is text, so its column is its index plus the request's delta.
@@ -21,8 +22,8 @@ from spec.modes import target_verify
 LIMIT = 2**31
 """Lengths are int32 inside the engines: an index is at most LIMIT - 1."""
 
-DELTAS = (-3, 0)
-"""Of the prompts "image" and "text"."""
+DELTAS = (-3, 0, 0)
+"""Of the requests' prompts: "image" and twice "text"."""
 
 
 def limit_jobs(worker: Asked) -> Iterator[tuple[str, str, str, str]]:
@@ -37,13 +38,14 @@ def limit_jobs(worker: Asked) -> Iterator[tuple[str, str, str, str]]:
         except NoAnswer as error:
             yield rule, what, "", str(error)
             continue
-        problem, note = compared(result, indices, forward.path == "kernel")
+        problem, note = compared(result, forward, indices)
         yield rule, what, problem, note
 
 
 def job(forward: protocol.Forward, name: str, device: str) -> protocol.Job:
-    """The forward, after two requests have arrived."""
-    base = plan(scenario("limits", "", running(PROMPTS["image"], PROMPTS["text"]), Decode((0, 1))), device)
+    """The forward, after three requests have arrived."""
+    start = running(PROMPTS["image"], PROMPTS["text"], PROMPTS["text"])
+    base = plan(scenario("limits", "", start, Decode((0, 1, 2))), device)
     arrivals = tuple(step for step in base.job.steps if isinstance(step, protocol.Submit))
     return protocol.Job(id=name, steps=(*arrivals, forward), device=device)
 
@@ -77,6 +79,7 @@ def forwards() -> Iterator[tuple[str, protocol.Forward, list[list[int]]]]:
     yield "draft at the int32 limit", protocol.Forward(
         "draft_decode", both, (LIMIT - 3, LIMIT - 9), num_steps=3, path="fused"
     ), [[LIMIT - 3], [LIMIT - 9]]
+    yield from strided()
     yield "position kernel at the int32 limit", protocol.Forward(
         "extend", both, prefix_lens=(LIMIT - 513, LIMIT - 512), extend_lens=(513, 512), path="kernel"
     ), [list(range(LIMIT - 513, LIMIT)), list(range(LIMIT - 512, LIMIT))]
@@ -86,7 +89,23 @@ def forwards() -> Iterator[tuple[str, protocol.Forward, list[list[int]]]]:
     ), [[], [7, 8, 9]]
 
 
-def compared(result: protocol.Result, indices: list[list[int]], index_only: bool) -> tuple[str, str]:
+def strided() -> Iterator[tuple[str, protocol.Forward, list[list[int]]]]:
+    """Lengths with other numbers between them in memory, for batches with media and for the fused text-only ones."""
+    for reqs, kind in (((0, 1), "mixed"), ((1, 2), "text")):
+        for nodes in (2, 4, 5):
+            starts = (20, 33)
+            parents = tuple(range(nodes - 1))
+            indices = [[*range(start, start + nodes)] for start in starts]
+            yield f"chain verify of {nodes}, strided lengths, {kind}", protocol.Forward(
+                "target_verify", reqs, starts, num_draft_tokens=nodes, num_steps=nodes - 1, parents=(parents, parents),
+                path="fused", strided=True,
+            ), indices
+            yield f"draft extend of {nodes}, strided lengths, {kind}", protocol.Forward(
+                "draft_extend_v2", reqs, starts, num_draft_tokens=nodes, host_lengths=False, path="fused", strided=True,
+            ), indices
+
+
+def compared(result: protocol.Result, forward: protocol.Forward, indices: list[list[int]]) -> tuple[str, str]:
     """(problem, note) of an answer."""
     if isinstance(result, protocol.NotOffered):
         return "", result.reason
@@ -99,12 +118,12 @@ def compared(result: protocol.Result, indices: list[list[int]], index_only: bool
         return "", f"answered with {type(result).__name__}"
     table = result.tables[0]
     want = np.array([index for row in indices for index in row], dtype=np.int64)
-    shift = np.array([delta for delta, row in zip(DELTAS, indices, strict=False) for _ in row], dtype=np.int64)
+    shift = np.array([DELTAS[req] for req, row in zip(forward.reqs, indices, strict=True) for _ in row], dtype=np.int64)
     if table.positions is None:
         return "the 1-D table is unset", ""
     if problem := differs("1-D", decoded(table.positions), want):
         return problem, ""
-    if index_only:
+    if forward.path == "kernel":
         return "", ""
     if table.mrope is None:
         return "the three-row table is unset", ""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from conformance.device.checks import DeviceReport
 from conformance.files import pretty, write_atomic
 from conformance.report.json_file import Report
 from conformance.targets.registry import DEFAULT
@@ -27,10 +28,14 @@ FAULTS = {
     "hidden_wait": "cost.synchronisations",
     "wrong_stride": "",
     "transposed_layout": "",
+    "ignored_stride": "draft_extend_v2.indices",
     "no_clamp": "",
     "out_of_bounds": "table.present",
 }
 """Fault of the adapter's worker -> what the rule that it breaks must begin with."""
+
+FUNCTION_LEVEL = ("ignored_stride",)
+"""No request leads to these: `conformance.device.checks` must see them."""
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,16 +55,16 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def score(fault: str, target: str, device: str, out: Path, workers: int) -> Score:
-    """Run the chosen scenarios with the fault planted."""
+    """Run the chosen scenarios, or the checks at function level, with the fault planted."""
     folder = out / f"fault-{fault}"
+    if fault in FUNCTION_LEVEL:
+        return by_checks(fault, target, device, folder)
     command = [sys.executable, "-m", "conformance.cli", "run", "--target", target, "--device", device]
     command += ["--phase", "chosen", "--out", str(folder), "--workers", str(workers), "--time-limit", "60"]
-    environment = os.environ | {VARIABLE: fault}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = planted(fault, command)
     report = folder / "report.json"
     if not report.is_file():
-        last = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
-        return Score(fault=fault, caught=False, exit_code=done.returncode, warnings=(last,))
+        return Score(fault=fault, caught=False, exit_code=done.returncode, warnings=(last_words(done),))
     found = msgspec.json.decode(report.read_bytes(), type=Report)
     new = [finding for finding in found.findings if not finding.known]
     mine = [finding for finding in new if finding.rule.startswith(FAULTS.get(fault, ""))]
@@ -71,6 +76,33 @@ def score(fault: str, target: str, device: str, out: Path, workers: int) -> Scor
         could_not_run=found.totals.could_not_run,
         warnings=tuple(line for line in found.warnings if "device context" in line or "worker restarts" in line),
     )
+
+
+def by_checks(fault: str, target: str, device: str, folder: Path) -> Score:
+    """Run the checks at function level with the fault planted."""
+    command = [sys.executable, "-m", "conformance.device.checks", "--target", target, "--device", device]
+    done = planted(fault, [*command, "--out", str(folder)])
+    if not (folder / "device.json").is_file():
+        return Score(fault=fault, caught=False, exit_code=done.returncode, warnings=(last_words(done),))
+    report = msgspec.json.decode((folder / "device.json").read_bytes(), type=DeviceReport)
+    wrong = [check for check in report.checks if check.problem]
+    mine = next((check for check in wrong if check.rule.startswith(FAULTS[fault])), None)
+    return Score(
+        fault=fault, caught=mine is not None and done.returncode == 1, exit_code=done.returncode,
+        rule=mine.rule if mine else "", signature=mine.what if mine else "", failed=len(wrong),
+        passed=sum(not check.problem and not check.note for check in report.checks),
+        could_not_run=sum(bool(check.note) for check in report.checks),
+    )
+
+
+def planted(fault: str, command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command whose workers plant the fault."""
+    return subprocess.run(command, env=os.environ | {VARIABLE: fault}, capture_output=True, text=True, check=False)
+
+
+def last_words(done: subprocess.CompletedProcess[str]) -> str:
+    """Why a command wrote no report."""
+    return (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
 
 
 def main(arguments: list[str] | None = None) -> int:

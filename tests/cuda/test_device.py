@@ -118,8 +118,9 @@ def test_a_wrong_column_at_the_limit_is_told() -> None:
         pack = device_rotary.tensor
         return protocol.Tables((protocol.Table("", pack(positions), pack(table)),))
 
-    assert device_limits.compared(answer(good), want, False) == ("", "")
-    assert device_limits.compared(answer(bad), want, False) == ("row w, column 2: 5, must be 9", "")
+    forward = protocol.Forward("extend", (0, 1))
+    assert device_limits.compared(answer(good), forward, want) == ("", "")
+    assert device_limits.compared(answer(bad), forward, want) == ("row w, column 2: 5, must be 9", "")
 
 
 @pytest.mark.parametrize("layout", device_rotary.LAYOUTS)
