@@ -8,6 +8,7 @@ fails: a list that nobody must clean hides the next bug.
 from __future__ import annotations
 
 import datetime
+import difflib
 import re
 import tomllib
 from collections.abc import Iterable
@@ -22,6 +23,7 @@ from conformance.files import pretty, read_scenario, write_atomic
 from conformance.outcome import Failure, Outcome
 from conformance.versions import parse_range, within
 from reference.operations import Scenario
+from spec.rules import all_rules
 
 FOLDER = Path(__file__).parent / "data" / "known"
 """The list that ships with the suite."""
@@ -113,6 +115,10 @@ def _read(path: Path) -> Known:
             raise UsageError(f"{path}: {field} is empty")
     if "*" in entry.rule + entry.mode + entry.signature:
         raise UsageError(f"{path}: an entry stands for one failure; wildcards are not allowed")
+    if entry.rule not in all_rules():
+        close = difflib.get_close_matches(entry.rule, all_rules(), n=1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        raise UsageError(f"{path}: unknown rule {entry.rule!r}{hint}")
     try:
         parse_range(entry.versions)
     except ValueError as error:

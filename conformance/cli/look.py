@@ -33,6 +33,7 @@ MODES = (
     "decode",
     "draft_decode",
     "target_verify",
+    "ragged_verify",
     "draft_extend_v2",
     "dllm_extend",
     "idle",

@@ -103,7 +103,8 @@ class WrongProtocol(Unacceptable):
 
 
 def answer_of(body: bytes, job: protocol.Job) -> protocol.Answer:
-    """The answer to `job`. Raises Unacceptable for a wrong type, a wrong id or a wrong number of results."""
+    """The answer to `job`. Raises Unacceptable for a wrong type, a wrong id or number of results, and for a
+    table that is called right although nothing was sent to compare it with."""
     try:
         answer = _answers.decode(body)
     except msgspec.MsgspecError as error:
@@ -112,6 +113,10 @@ def answer_of(body: bytes, job: protocol.Job) -> protocol.Answer:
         raise Unacceptable(f"answer for job {answer.id!r} instead of {job.id!r}")
     if len(answer.results) != len(job.steps):
         raise Unacceptable(f"{len(answer.results)} results for {len(job.steps)} steps")
+    for step, result in zip(job.steps, answer.results, strict=True):
+        judged = isinstance(result, protocol.Tables) and any(table.matched for table in result.tables)
+        if judged and not (isinstance(step, protocol.Forward) and step.expect):
+            raise Unacceptable("it says that a table is right which it was not given the means to compare")
     return answer
 
 

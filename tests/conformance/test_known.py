@@ -134,6 +134,7 @@ def _entry(expires: datetime.date | None = None) -> known.Entry:
         (lambda text: text.replace("2026-11-29", '"soon"'), "first_seen"),
         (lambda text: text + 'versions = "newer than 3"\n', "versions: 'newer than 3'"),
         (lambda text: text.replace('"A"', '"*"'), "wildcards"),
+        (lambda text: text.replace(RULE, "decode.idex"), "unknown rule 'decode.idex' (did you mean decode.index?)"),
         (lambda text: text.replace(".json", ".jsno"), ".jsno"),
         (lambda text: text + "= =", "not TOML"),
     ],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
 from adapters import protocol
 from conformance.plan import Plan, TableCheck, decoded, plan
 from conformance.reference_engine import ReferenceEngine
+from conformance.run.seat import Unacceptable, answer_of
 from conformance.scenarios import chosen, sizes
 from conformance.verdict import judge
 
@@ -65,6 +67,16 @@ def test_every_forward_of_the_chosen_scenarios() -> None:
 
 def test_a_plan_for_the_host_carries_no_columns() -> None:
     assert all(not forwards(plan(scenario)) for scenario in chosen())
+
+
+def test_a_worker_that_was_given_nothing_to_compare_with_is_not_believed() -> None:
+    planned = plan(chosen()[0], "cuda")
+    tables = protocol.Tables((protocol.Table("", None, None, True),))
+    results = tuple(tables if isinstance(step, protocol.Forward) else protocol.Done() for step in planned.job.steps)
+    body = msgspec.msgpack.encode(protocol.Answer(planned.job.id, results, 0, 1))
+    assert answer_of(body, planned.job).results == results
+    with pytest.raises(Unacceptable, match="not given the means"):
+        answer_of(body, plan(chosen()[0], "cpu").job)
 
 
 def test_matched_tables_are_checked_by_every_rule_that_they_satisfy() -> None:
