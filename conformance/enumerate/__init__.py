@@ -24,7 +24,8 @@ def scopes(bound: str | None) -> tuple[Scope | SessionScope, ...]:
 
 
 def sweep(bound: str | None = None) -> Iterator[Scenario]:
-    """Every scenario of the bound, scope by scope, each once."""
+    """Every scenario of the bound, scope by scope, each once in its scope. Scopes overlap a little: a run checks what
+    comes again once."""
     for scope in scopes(bound):
         yield from walk_turns(scope) if isinstance(scope, SessionScope) else walk(scope)
 
@@ -38,4 +39,4 @@ def certificate(bound: str | None, spec_hash: str) -> str:
     """The bound in words, the count by the second way, and a hash of both and the specification."""
     parts = [f"{scope.describe()}: {count_scope(scope)}" for scope in scopes(bound)]
     digest = hashlib.sha256("\n".join([spec_hash, *parts]).encode()).hexdigest()[:12]
-    return f"{'; '.join(parts)} (spec {spec_hash}, certificate {digest})"
+    return f"{'; '.join(parts)} (each scope counted by itself; spec {spec_hash}, certificate {digest})"
