@@ -90,7 +90,7 @@ def test_every_measured_forward_has_a_budget() -> None:
         (check,) = (check for check in plan(measured, "cuda").checks if isinstance(check, CostCheck))
         assert check.waits == (0 if batch == "text" else 1)
         names.add((name, batch))
-    assert len(names) == 30
+    assert len(names) == 33
 
 
 @pytest.mark.parametrize(("copies", "syncs", "within"), [(0, 0, True), (1, 0, False), (0, 1, False), (None, 0, True)])
