@@ -18,8 +18,8 @@ import torch
 
 from adapters.protocol import Rotary, Rotated, Tensor
 from adapters.sglang import kernels
-from adapters.sglang.boot import optional
 from adapters.sglang.capabilities import taken
+from adapters.sglang.imports import imported
 from adapters.sglang.state import Absent, JobState
 from adapters.sglang.wire import pack, unpack
 
@@ -32,11 +32,8 @@ FAR = 1 << 20
 
 
 def rotate(state: JobState, step: Rotary) -> Rotated:
-    """Run the embedding. Raises Absent."""
-    found = (getattr(optional(place), "MRotaryEmbedding", None) for place in PLACES)
-    cls: Any = next((cls for cls in found if cls is not None), None)
-    if cls is None:
-        raise Absent("this release has no MRotaryEmbedding")
+    """Run the embedding. Raises Absent, and what `imported` raises."""
+    cls = embedding_class()
     kernels.ran.clear()
     if state.device == "cpu":
         for base in (sys.modules[parent.__module__] for parent in cls.__mro__ if "sglang" in parent.__module__):
@@ -65,6 +62,15 @@ def rotate(state: JobState, step: Rotary) -> Rotated:
     with torch.no_grad():
         query, key = state.meter.call(method, positions(step, state.device), query, key)
     return Rotated(packed(query), packed(key), tuple(dict.fromkeys(kernels.ran)))
+
+
+def embedding_class() -> Any:
+    """This release's MRotaryEmbedding. Raises Absent, and what `imported` raises."""
+    for place in PLACES:
+        cls = getattr(imported(place), "MRotaryEmbedding", None)
+        if cls is not None:
+            return cls
+    raise Absent("this release has no MRotaryEmbedding")
 
 
 def positions(step: Rotary, device: str) -> Any:
