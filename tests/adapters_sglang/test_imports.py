@@ -110,6 +110,20 @@ def test_a_prompt_table_says_what_is_lacking(place: str, reason: str, monkeypatc
 
 
 @pytest.mark.engine
+def test_an_engine_that_was_told_to_be_built_for_cpus_forgets_it(fake_engine: None) -> None:
+    pytest.importorskip("torch")
+    from adapters.sglang.rotary import built_for_cpus
+
+    module = imported("fake_engine.good")
+    module._is_cpu = False
+    cls = type("Embedding", (), {"__module__": module.__name__})
+    with pytest.raises(ZeroDivisionError), built_for_cpus(cls):
+        assert module._is_cpu
+        raise ZeroDivisionError
+    assert module._is_cpu is False
+
+
+@pytest.mark.engine
 @pytest.mark.parametrize("step", [ROTARY, GLM_IMAGE])
 def test_an_import_that_fails_is_no_failure_of_the_engine(step: protocol.Step, monkeypatch: pytest.MonkeyPatch) -> None:
     result = answered(step, monkeypatch, "broken")
