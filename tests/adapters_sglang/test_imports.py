@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +16,18 @@ from adapters import protocol
 from adapters.sglang import absent_packages
 from adapters.sglang.imports import CannotImport, NotInstalled, imported
 
+OLD = """
+class MRotaryEmbedding:
+    def __init__(self, head_size): pass
+    def to(self, device): return self
+    def forward_native(self, positions, query, key): raise RuntimeError("the base class's")
+    def _forward_native(self, positions, query, key): return query + 1, key + 2
+"""
+
 MODULES = {
     "__init__": "",
     "good": "MRotaryEmbedding = None",
+    "old": OLD,
     "asks": "import no_such_package.part",
     "own": "import fake_engine.gone",
     "stood_in": "from decord import VideoReader",
@@ -78,7 +88,7 @@ def test_an_import_that_fails_otherwise_is_one_line(name: str, words: str) -> No
 
 ROTARY = protocol.Rotary(
     table=protocol.Tensor("int64", (3, 0), b""), query=protocol.Tensor("float32", (0, 4), b""),
-    key=protocol.Tensor("float32", (0, 4), b""), head_size=4, rotary_dim=4, base=1e4, sections=(1, 1, 0),
+    key=protocol.Tensor("float32", (1, 4), bytes(16)), head_size=4, rotary_dim=4, base=1e4, sections=(1, 1, 0),
 )
 GLM_IMAGE = protocol.PromptTable(family="glm_image", ids=((1,),), kinds=((0,),))
 
@@ -101,6 +111,13 @@ def answered(step: protocol.Step, monkeypatch: pytest.MonkeyPatch, place: str) -
 @pytest.mark.parametrize(("place", "reason"), [("asks", ASKS), ("good", NO_ROTARY), ("gone", NO_ROTARY)])
 def test_a_rotation_says_what_is_lacking(place: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert answered(ROTARY, monkeypatch, place) == protocol.NotOffered(reason)
+
+
+@pytest.mark.engine
+def test_the_tensor_version_of_an_old_release_has_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = answered(ROTARY, monkeypatch, "old")
+    assert isinstance(result, protocol.Rotated)
+    assert struct.unpack("<4f", result.key.data) == (2.0,) * 4
 
 
 @pytest.mark.engine
