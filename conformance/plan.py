@@ -10,10 +10,13 @@ import msgspec
 import numpy as np
 
 from adapters import protocol
+from conformance import rotary
+from conformance.rotary import RotaryCheck
 from reference import operations as ops
 from reference.batches import Batch, Expected
 from reference.lifecycle import Transition, apply
 from reference.requests import MEDIA_IDS, Request, State, line_of, turn_line
+from reference.rotary import table_of
 from reference.timeline import Timeline, run_lengths
 from spec import cost
 from spec.history import OutOfDomain
@@ -115,7 +118,7 @@ class Reading:
     stop: int
 
 
-Check = TableCheck | StateCheck | CostCheck | LawCheck
+Check = TableCheck | StateCheck | CostCheck | LawCheck | RotaryCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +144,12 @@ class _Planner:
     """Plans scenarios one after another. Scenarios of a sweep begin alike: what an earlier one began with is kept."""
 
     def __init__(self) -> None:
-        self.shape: tuple[str, bool, bool] | None = None
+        self.shape: tuple[str, str, bool, bool] | None = None
         self.marks: list[_Mark] = []
         self.states: dict[tuple[int, bool], ExpectedState] = {}
 
-    def run(self, scenario: ops.Scenario) -> None:
+    def run(self, scenario: ops.Scenario, device: str) -> None:
+        self.device = device
         for law in scenario.laws:
             if law.law not in all_rules() or law.law == "laws.same_step_twice" or not law.law.startswith("laws."):
                 raise OutOfDomain(f"laws: unknown law {law.law!r}")
@@ -167,7 +171,7 @@ class _Planner:
         """Go back to where this scenario and the last one part; returns the number of operations they share."""
         self.repeat = scenario.repeat
         self.observes = any(isinstance(op, ops.Turn | ops.Retract) for op in scenario.ops)
-        shape = (scenario.family, scenario.repeat, self.observes)
+        shape = (self.device, scenario.family, scenario.repeat, self.observes)
         shared = 0
         if shape == self.shape:
             for mark, op in zip(self.marks, scenario.ops, strict=False):
@@ -213,9 +217,11 @@ class _Planner:
         self.steps.extend(self._before(op, moved))
         for expected in moved.forwards:
             self._forward(number, op, expected)
+        if isinstance(op, ops.Rotate):
+            self._rotate(number, op)
         self.state = moved.state
         self.steps.extend(protocol.Generate(req, ids) for req, ids in moved.emitted.items())
-        if self.observes and not isinstance(op, ops.Open | ops.MeasureCost):
+        if self.observes and not isinstance(op, ops.Open | ops.MeasureCost | ops.Rotate):
             self._observe(number, op, frozenset())
 
     def _before(self, op: ops.Operation, moved: Transition) -> list[protocol.Step]:
@@ -287,6 +293,12 @@ class _Planner:
                 )
             )
 
+    def _rotate(self, number: int, op: ops.Rotate) -> None:
+        for method in rotary.methods(op.method, self.device):
+            check = RotaryCheck(number, len(self.steps), op.req, op.layout, method, table_of(self.state, op))
+            self.checks.append(check)
+            self.steps.extend(rotary.steps(check))
+
     def _expected_state(self, request: Request, scheduled: bool) -> ExpectedState:
         """As built before, if the request has not changed since."""
         known = self.states.get((request.req, scheduled))
@@ -320,10 +332,10 @@ _planner = _Planner()
 
 def plan(scenario: ops.Scenario, device: str = "cpu") -> Plan:
     """The job of a scenario. Raises OutOfDomain, naming the operation, where no public request leads."""
-    _planner.run(scenario)
+    _planner.run(scenario, device)
     checks = (*_planner.checks, *_planner.laws(scenario))
-    if not any(isinstance(check, TableCheck | CostCheck) for check in checks):
-        raise OutOfDomain("ops: the scenario runs no forward, so there is nothing to check")
+    if not any(isinstance(check, TableCheck | CostCheck | RotaryCheck) for check in checks):
+        raise OutOfDomain("ops: the scenario runs no forward and no rotation, so there is nothing to check")
     steps = list(_planner.steps)
     if device != "cpu" and not scenario.laws:  # a law compares the engine's own tables with each other: they travel
         for check in checks:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from adapters import protocol
 from conformance.plan import decoded
-from reference import compose, tables
+from reference import compose, rotary, tables
 from reference.tables import Tables, WindowOf
 from reference.timeline import IntArray, Timeline
 from spec.modes import draft_decode
@@ -86,6 +85,8 @@ class ReferenceEngine:
                 return protocol.Counted(self.copies(step.forward), ())
             case protocol.Forward():
                 return self.forward(step)
+            case protocol.Rotary():
+                return self.rotate(step)
             case protocol.PromptTable():
                 return protocol.NotOffered("the reference's builders take histories; a table of theirs proves nothing")
         return protocol.Done()
@@ -262,6 +263,19 @@ class ReferenceEngine:
         """Host-to-device copies: the budget's floor."""
         return 0
 
+    def rotate(self, step: protocol.Rotary) -> protocol.Rotated:
+        """The rotation. A view's columns are the table's: messages carry no buffers."""
+
+        def turned(part: protocol.Tensor) -> protocol.Tensor:
+            heads = np.frombuffer(part.data, dtype=np.float32).astype(np.float64)
+            out = rotary.rotated(
+                decoded(step.table), heads.reshape(part.shape[0], -1, step.head_size), sections=step.sections,
+                interleaved=step.interleaved, base=step.base, rotary_dim=step.rotary_dim,
+            )
+            return protocol.Tensor("float32", part.shape, out.astype(np.float32).tobytes())
+
+        return protocol.Rotated(turned(step.query), turned(step.key))
+
     def answer(self, label: str, step: protocol.Forward, built: Tables) -> protocol.Table:
         """The tables as an engine would hand them over."""
         index = built.positions.astype(np.int32) if step.mode == "dllm_extend" else built.positions
@@ -269,6 +283,6 @@ class ReferenceEngine:
         return protocol.Table(label, tensor(index), rows)
 
 
-def tensor(array: npt.NDArray[np.signedinteger[Any]]) -> protocol.Tensor:
+def tensor(array: npt.NDArray[np.generic]) -> protocol.Tensor:
     """An array as it travels."""
     return protocol.Tensor(array.dtype.name, tuple(array.shape), np.ascontiguousarray(array).tobytes())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from adapters import protocol
 from reference.batches import Expected
 from reference.tables import Span
 from reference.timeline import IntArray, Timeline
@@ -147,3 +148,15 @@ def _another_window(expected: Expected, span: Span, indices: IntArray, got: IntA
         if shift and int(moved.min()) >= 0 and bool((line.take(moved) == got).all()):
             return True
     return False
+
+
+def raise_signature(result: protocol.Raised) -> str:
+    """ "raises TypeError in FUNCTION": the function is part of the shape, its line is not."""
+    function = result.where.rsplit(" ", 1)[-1] if result.where else ""
+    return f"raises {result.type}" + (f" in {function}" if function else "")
+
+
+def raised_line(result: protocol.Raised) -> str:
+    """Type, first line of the message, and where."""
+    first = result.message.strip().splitlines()
+    return f"{result.type}: {first[0] if first else ''}" + (f" at {result.where}" if result.where else "")

@@ -11,7 +11,9 @@ from adapters import protocol
 from conformance import readings, states
 from conformance.outcome import Difference, Failure, Outcome, TableView, Unrun
 from conformance.plan import CostCheck, LawCheck, Plan, RightAnswer, StateCheck, TableCheck, decoded
-from conformance.signature import column_signature, index_signature, width_signature
+from conformance.rotary import RotaryCheck
+from conformance.rotary_verdict import judge_rotary
+from conformance.signature import column_signature, index_signature, raise_signature, raised_line, width_signature
 from reference.batches import Expected
 from reference.tables import Tables
 from reference.timeline import IntArray, Timeline
@@ -67,6 +69,9 @@ def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
         if isinstance(check, LawCheck):
             readings.judge_law(tally, check, answer)
             continue
+        if isinstance(check, RotaryCheck):
+            judge_rotary(tally, check, answer)
+            continue
         result = answer.results[check.result]
         mode = (
             check.expected.mode
@@ -110,6 +115,7 @@ def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> dict[int
     """Exceptions in steps that no check looks at (arrivals, turns, ends): request -> the first step of its own that
     the engine failed in."""
     looked_at = {check.result for check in plan.checks}
+    looked_at.update(n for check in plan.checks if isinstance(check, RotaryCheck) for n in check.results)
     broken: dict[int, int] = {}
     for number, result in enumerate(answer.results):
         if broken:
@@ -125,7 +131,7 @@ def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> dict[int
             if result.stage != "engine":
                 if _doomed(plan.job.steps[number], number, broken):
                     continue
-                tally.unrun.append(Unrun(stage=result.stage, message=f"{step}: {_line(result)}"))
+                tally.unrun.append(Unrun(stage=result.stage, message=f"{step}: {raised_line(result)}"))
             else:
                 broken.setdefault(getattr(plan.job.steps[number], "req", -1), number)
                 rule = _turn_rule(plan, number) or "table.present"
@@ -134,10 +140,10 @@ def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> dict[int
                     Failure(
                         rule=rule,
                         mode=step if rule == "table.present" else rule.split(".", 1)[0],
-                        signature=_raise_signature(result),
+                        signature=raise_signature(result),
                         step=_op_of(plan, number),
                         label="",
-                        message=_line(result),
+                        message=raised_line(result),
                         where=result.where,
                     )
                 )
@@ -173,17 +179,17 @@ def _raised(tally: Tally, op: int, mode: str, result: protocol.Raised, state: bo
     if doomed:
         return
     if result.stage != "engine" or state:
-        tally.unrun.append(Unrun(stage=result.stage, message=f"{mode}: {_line(result)}", step=op))
+        tally.unrun.append(Unrun(stage=result.stage, message=f"{mode}: {raised_line(result)}", step=op))
         return
     tally.check("table.present")
     tally.fail(
         Failure(
             rule="table.present",
             mode=mode,
-            signature=_raise_signature(result),
+            signature=raise_signature(result),
             step=op,
             label="",
-            message=_line(result),
+            message=raised_line(result),
             where=result.where,
         )
     )
@@ -516,17 +522,6 @@ def _op_of(plan: Plan, result: int) -> int:
     """The operation that a step belongs to: that of the next check after it, or the last one."""
     later = [check.op for check in plan.checks if check.result >= result]
     return later[0] if later else len(plan.scenario.ops) - 1
-
-
-def _raise_signature(result: protocol.Raised) -> str:
-    """ "raises TypeError in FUNCTION": the function is part of the shape, its line is not."""
-    function = result.where.rsplit(" ", 1)[-1] if result.where else ""
-    return f"raises {result.type}" + (f" in {function}" if function else "")
-
-
-def _line(result: protocol.Raised) -> str:
-    first = result.message.strip().splitlines()
-    return f"{result.type}: {first[0] if first else ''}" + (f" at {result.where}" if result.where else "")
 
 
 def protocol_tag(step: protocol.Step) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from reference.operations import Scenario, Submit, Turn
+from reference.rotary import LAYOUTS, METHODS
 from spec.families import family
 from spec.history import OutOfDomain, Run
 
@@ -17,7 +18,9 @@ LARGEST = 1 << 20
 WIDEST = 4096
 """No batch, tree or draft is wider."""
 
-CHOICES = {"path": ("direct", "caller", "fused"), "pad": ("", "graph", "dp")}
+CHOICES = {
+    "path": ("direct", "caller", "fused"), "pad": ("", "graph", "dp"), "layout": tuple(LAYOUTS), "method": METHODS,
+}
 COUNTS = ("topk", "num_steps", "num_draft_tokens", "pad_batch", "refusals", "block_size", "ragged_tokens")
 AT_LEAST_ONE = ("topk", "num_steps", "num_draft_tokens", "refusals", "block_size", "max_new_tokens")
 KINDS = ("text", "image", "video", "audio")

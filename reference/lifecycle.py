@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from reference import forwards, turns
+from reference import forwards, rotary, turns
 from reference.batches import Expected
 from reference.operations import (
     Abort,
@@ -29,6 +29,7 @@ from reference.operations import (
     Operation,
     Reschedule,
     Retract,
+    Rotate,
     Submit,
     Turn,
     Verify,
@@ -83,6 +84,9 @@ def apply(state: State, op: Operation, build: bool = True) -> Transition:
             return Transition(state=turns.abort(state, of(state, op.req, "waiting", "running", "retracted")))
         case MeasureCost():
             return Transition(state=state, forwards=(forwards.of_op(state, op.of),))
+        case Rotate():
+            rotary.table_of(state, op)
+            return Transition(state=state)
 
 
 def _prefill(state: State, op: Extend | Mixed, build: bool) -> Transition:

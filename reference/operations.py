@@ -171,6 +171,16 @@ class MeasureCost(msgspec.Struct, frozen=True, tag="cost", omit_defaults=True):
     of: Decode | Verify | Draft | DraftExtend
 
 
+class Rotate(msgspec.Struct, frozen=True, tag="rotate", omit_defaults=True):
+    """The rotary embedding turns heads by the table of a request's history, prompt and outputs. State is unchanged."""
+
+    req: int
+    layout: str = "contiguous"
+    """Of the sections: a name in `reference.rotary.LAYOUTS`."""
+    method: str = ""
+    """"native": the engine's tensor version. "device": the one that it takes on a GPU. "": native, on a GPU both."""
+
+
 Operation = (
     Submit
     | Open
@@ -189,6 +199,7 @@ Operation = (
     | Idle
     | Block
     | MeasureCost
+    | Rotate
 )
 
 

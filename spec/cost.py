@@ -37,7 +37,7 @@ def decode(has_media: bool) -> int:
     return 1 if has_media else 0
 
 
-@rule("cost.synchronisations", source=HOT, bugs=("sglang #20864",))
+@rule("cost.synchronisations", source=HOT, bugs=("sglang #20864",), devices=("cuda",))
 def synchronisations(has_media: bool) -> int:
     """Building a speculative forward or a decode must not wait for the device for a text-only batch, and must wait at
     most once with media.

@@ -17,6 +17,9 @@ from typing import TypeVar
 F = TypeVar("F", bound=Callable[..., object])
 
 
+ANY_DEVICE = ("cpu", "cuda")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """One thing that must hold."""
@@ -33,11 +36,18 @@ class Rule:
     line: int
     bugs: tuple[str, ...] = field(default=())
     """Public bugs that broke it, by their thread."""
+    devices: tuple[str, ...] = ANY_DEVICE
+    """Devices on which it can be seen at all."""
 
     @property
     def topic(self) -> str:
         """The forward mode or topic that the rule belongs to."""
         return self.id.split(".", 1)[0]
+
+    @property
+    def only_on(self) -> str:
+        """In words, the devices that show it; "" where any device does."""
+        return "" if self.devices == ANY_DEVICE else f"seen on {', '.join(self.devices)} only"
 
 
 _RULES: dict[str, Rule] = {}
@@ -49,7 +59,9 @@ SPECULATIVE = "arXiv 2401.15077 (EAGLE), 2404.16710 (tree verification): a token
 """Speculation must not change where a token sits."""
 
 
-def rule(id: str, *, source: str, bugs: tuple[str, ...] = ()) -> Callable[[F], F]:
+def rule(
+    id: str, *, source: str, bugs: tuple[str, ...] = (), devices: tuple[str, ...] = ANY_DEVICE
+) -> Callable[[F], F]:
     """Register the decorated function as the rule `id`. Raises ValueError on a duplicate or a sentence without must."""
 
     def register(function: F) -> F:
@@ -69,6 +81,7 @@ def rule(id: str, *, source: str, bugs: tuple[str, ...] = ()) -> Callable[[F], F
             stated=f"{code.__module__}:{code.__qualname__}",
             line=inspect.getsourcelines(code)[1],
             bugs=bugs,
+            devices=devices,
         )
         return function
 

@@ -20,6 +20,7 @@ import torch
 from adapters import protocol
 from adapters.sglang import batches, boot, cost, forwards, kernels, requests, rotary, sessions, speculation, stand_ins
 from adapters.sglang.capabilities import Engine
+from adapters.sglang.imports import NotInstalled
 from adapters.sglang.meter import raised
 from adapters.sglang.state import Absent, JobState
 from adapters.sglang_families import handler as families
@@ -94,7 +95,7 @@ def result(state: JobState, step: protocol.Step) -> protocol.Result:
     """One step's result."""
     try:
         outcome: protocol.Result | None = HANDLERS[type(step)](state, step)
-    except Absent as absent:
+    except (Absent, NotInstalled) as absent:
         return protocol.NotOffered(str(absent))
     except Exception as error:
         return raised(error)

@@ -11,15 +11,17 @@ Faked on a CPU only: the embedding's module is told that it is an engine built f
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from adapters.protocol import Rotary, Rotated, Tensor
 from adapters.sglang import kernels
-from adapters.sglang.boot import optional
 from adapters.sglang.capabilities import taken
+from adapters.sglang.imports import imported
 from adapters.sglang.state import Absent, JobState
 from adapters.sglang.wire import pack, unpack
 
@@ -27,44 +29,65 @@ FAKED = ("rotary, cpu: rotary_embedding's _is_cpu is True (else it imports a ker
 
 PLACES = ("sglang.srt.layers.rotary_embedding.mrope", "sglang.srt.layers.rotary_embedding")
 
+METHODS = {"native": "forward_native", "device": "forward_cuda"}
+
+OLD_METHODS = {"native": "_forward_native", "device": "forward"}
+"""Up to 0.5.7, where the names above are those of the base class, which knows no rows."""
+
 FAR = 1 << 20
 """What the columns behind a view hold: far from every position of the table, yet inside no cache."""
 
 
 def rotate(state: JobState, step: Rotary) -> Rotated:
-    """Run the embedding. Raises Absent."""
-    found = (getattr(optional(place), "MRotaryEmbedding", None) for place in PLACES)
-    cls: Any = next((cls for cls in found if cls is not None), None)
-    if cls is None:
-        raise Absent("this release has no MRotaryEmbedding")
+    """Run the embedding. Raises Absent, and what `imported` raises."""
+    cls = embedding_class()
     kernels.ran.clear()
-    if state.device == "cpu":
-        for base in (sys.modules[parent.__module__] for parent in cls.__mro__ if "sglang" in parent.__module__):
-            if hasattr(base, "_is_cpu"):
-                vars(base)["_is_cpu"] = True
-    embedding = state.meter.call(
-        cls,
-        **taken(
-            cls.__init__,
-            head_size=step.head_size,
-            rotary_dim=step.rotary_dim,
-            max_position_embeddings=step.longest,
-            base=step.base,
-            is_neox_style=True,
-            dtype=torch.float32,
-            mrope_section=list(step.sections),
-            mrope_interleaved=step.interleaved,
-        ),
-    ).to(state.device)
+    arguments = taken(
+        cls.__init__,
+        head_size=step.head_size,
+        rotary_dim=step.rotary_dim,
+        max_position_embeddings=step.longest,
+        base=step.base,
+        is_neox_style=True,
+        dtype=torch.float32,
+        mrope_section=list(step.sections),
+        mrope_interleaved=step.interleaved,
+    )
+    with built_for_cpus(cls) if state.device == "cpu" else contextlib.nullcontext():
+        embedding = state.meter.call(cls, **arguments).to(state.device)
     if step.interleaved and not getattr(embedding, "mrope_interleaved", False):
         raise Absent("this release's MRotaryEmbedding knows no interleaved sections")
-    method = embedding.forward_native if step.method == "native" else getattr(embedding, "forward_cuda", None)
-    if method is None or (step.method != "native" and state.device == "cpu"):
+    if step.method != "native" and state.device == "cpu":
         raise Absent("the GPU's forward needs a GPU")
+    names = OLD_METHODS if hasattr(embedding, OLD_METHODS["native"]) else METHODS
+    method = getattr(embedding, names[step.method])
     query, key = (unpack(heads).to(state.device) for heads in (step.query, step.key))
     with torch.no_grad():
         query, key = state.meter.call(method, positions(step, state.device), query, key)
     return Rotated(packed(query), packed(key), tuple(dict.fromkeys(kernels.ran)))
+
+
+def embedding_class() -> Any:
+    """This release's MRotaryEmbedding. Raises Absent, and what `imported` raises."""
+    for place in PLACES:
+        cls = getattr(imported(place), "MRotaryEmbedding", None)
+        if cls is not None:
+            return cls
+    raise Absent("this release has no MRotaryEmbedding")
+
+
+@contextlib.contextmanager
+def built_for_cpus(cls: Any) -> Iterator[None]:
+    """The modules of the class and its bases believe so for a while: other steps must not see it."""
+    modules = (vars(sys.modules[name]) for name in {one.__module__ for one in cls.__mro__})
+    held = [(module, module["_is_cpu"]) for module in modules if "_is_cpu" in module]
+    try:
+        for module, _ in held:
+            module["_is_cpu"] = True
+        yield
+    finally:
+        for module, value in held:
+            module["_is_cpu"] = value
 
 
 def positions(step: Rotary, device: str) -> Any:

@@ -11,13 +11,12 @@ lends the class's own methods; whatever else a builder asks of it raises Attribu
 
 from __future__ import annotations
 
-import importlib
 import types
 from collections.abc import Callable
 from typing import Any
 
 from adapters import family_configs, protocol
-from adapters.sglang import absent_packages
+from adapters.sglang.imports import imported
 
 FAKED = ("the multimodal processor: a stand-in with the fields that its constructor takes from the configuration",)
 
@@ -39,7 +38,11 @@ PROCESSORS: dict[str, tuple[str, str]] = {
     "paddleocr_vl": ("paddleocr_vlm", "PaddleOCRVLImageProcessor"),
     **dict.fromkeys((name for name in ROPE_INDEX if name != "paddleocr_vl"), ("qwen_vl", "QwenVLImageProcessor")),
 }
-"""family -> module under sglang.srt.multimodal.processors, and its class."""
+"""family -> module among the processors, and its class."""
+
+PROCESSOR_PLACE = "sglang.srt.multimodal.processors.{}"
+
+GLM_IMAGE_MODULE = "glm_image"
 
 ABSENT: dict[str, str] = {
     "qwen2_5_omni": "SGLang has no Qwen2.5-Omni model: get_rope_index refuses its model_type",
@@ -76,7 +79,7 @@ def directly(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def prompt_table(step: protocol.PromptTable, device: str = "cpu", call: Call = directly) -> protocol.Result:
-    """The builder's answer, called through `call`. Whatever it raises passes through."""
+    """The builder's answer, called through `call`. Whatever it raises passes through, and what `imported` raises."""
     if step.family in ABSENT:
         return protocol.NotOffered(ABSENT[step.family])
     if step.family not in family_configs.CLASSES:
@@ -97,22 +100,14 @@ def prompt_table(step: protocol.PromptTable, device: str = "cpu", call: Call = d
 
 
 def processor_module(name: str) -> Any:
-    """The module; an empty one where the release lacks it."""
-    try:
-        return importlib.import_module(f"sglang.srt.multimodal.processors.{name}")
-    except ModuleNotFoundError as error:
-        if error.name == f"sglang.srt.multimodal.processors.{name}":
-            return types.ModuleType(name)
-        package = absent_packages.missing(error)
-        if package is None:
-            raise
-        absent_packages.stand_in(package)
-        return processor_module(name)
+    """The module; an empty one where the release lacks it. Raises what `imported` raises."""
+    return imported(PROCESSOR_PLACE.format(name)) or types.ModuleType(name)
 
 
 def _rope_index(step: protocol.PromptTable, config: Any, device: str, call: Call) -> protocol.Result:
     import torch
-    from sglang.srt.layers.rotary_embedding import MRotaryEmbedding
+
+    MRotaryEmbedding = imported("sglang.srt.layers.rotary_embedding").MRotaryEmbedding
 
     def tensor(values: Any) -> Any:
         return None if values is None else torch.tensor(values, device=device)
@@ -163,7 +158,7 @@ def _rope_index(step: protocol.PromptTable, config: Any, device: str, call: Call
 def _glm_image(step: protocol.PromptTable, config: Any, call: Call) -> protocol.Result:
     import torch
 
-    found = vars(processor_module("glm_image")).values()
+    found = vars(processor_module(GLM_IMAGE_MODULE)).values()
     classes = [c for c in found if hasattr(c, "_compute_glm_image_mrope_positions")]
     if not classes:
         return protocol.NotOffered("this release has no builder for GLM-Image")

@@ -15,6 +15,7 @@ from adapters import protocol
 from conformance.adopt.types import Adapter, Batch, NotOffered, Request
 from conformance.outcome import Outcome
 from conformance.plan import Check, CostCheck, Plan, TableCheck, plan
+from conformance.rotary import RotaryCheck
 from conformance.verdict import judge
 from reference.operations import Scenario
 from reference.timeline import Timeline
@@ -54,11 +55,11 @@ def checker(adapter: Adapter, modes: frozenset[str]) -> Callable[[Scenario], Out
 
 
 def _reached(planned: Plan, pads: bool) -> Plan:
-    """The plan with only the checks that an in-process adapter can be put to: no copies are counted, there is no second
-    way to build a forward, and padded tables are asked for only where they are offered."""
+    """The plan with only the checks that an in-process adapter can be put to: it counts no copies and turns no heads,
+    there is no second way to build a forward, and padded tables are asked for only where they are offered."""
     checks: list[Check] = []
     for check in planned.checks:
-        if isinstance(check, CostCheck) or (isinstance(check, TableCheck) and check.positions_only):
+        if isinstance(check, CostCheck | RotaryCheck) or (isinstance(check, TableCheck) and check.positions_only):
             continue
         if isinstance(check, TableCheck) and not pads:
             check = replace(check, labels={label: name for label, name in check.labels.items() if label != "padded"})

@@ -80,6 +80,8 @@ class Ledger:
                     return reason
         if topic == "cost":
             return "an in-process adapter counts no copies: costs need the worker protocol"
+        if topic == "rotary":
+            return "an in-process adapter turns no heads: rotations need the worker protocol"
         if topic == "families":
             return "an in-process adapter builds no prompt tables: see `vectors/prompt_table`"
         return "no scenario of these phases reached it"

@@ -46,7 +46,7 @@ list_app = typer.Typer(help="List rules, modes, targets, families or phases.", n
 @list_app.command("rules")
 def list_rules() -> None:
     """Every rule and its sentence."""
-    _table([(rule.id, rule.must) for rule in all_rules().values()])
+    _table([(rule.id, f"{rule.must} ({rule.only_on})" if rule.only_on else rule.must) for rule in all_rules().values()])
 
 
 @list_app.command("modes")
@@ -111,6 +111,8 @@ def _explained(rule: Rule, known_folder: Path) -> list[tuple[str, str]]:
     lines = [("rule", rule.id), ("must", rule.must)]
     if rule.note:
         lines.append(("note", rule.note))
+    if rule.only_on:
+        lines.append(("devices", rule.only_on))
     lines.append(("source", rule.source))
     module, _, _ = rule.stated.partition(":")
     lines.append(("stated", f"{module.replace('.', '/')}.py:{rule.line} ({rule.stated})"))

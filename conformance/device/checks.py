@@ -1,5 +1,5 @@
-"""What no request leads to, or no table shows, checked on one worker: what each forward costs on its device, positions
-near the int32 limit and empty batches (function level), and the rotary embedding that consumes the tables.
+"""What no request leads to, or no table shows, checked on one worker: what each forward costs on its device, and
+positions near the int32 limit and empty batches (function level).
 
     python -m conformance.device.checks --target T --device D --out DIR
 
@@ -17,7 +17,6 @@ import msgspec
 
 from adapters import protocol
 from conformance.cli import targets as cli_targets
-from conformance.device import rotary as device_rotary
 from conformance.device.limits import limit_jobs
 from conformance.errors import UsageError
 from conformance.files import pretty, write_atomic
@@ -153,7 +152,7 @@ def run(target: str, device: str, out: Path) -> DeviceReport:
         hello = worker.hello
         costs = tuple(cost_rows(worker))
         checks = [Checked(rule=rule, what=what, problem=problem, note=note)
-                  for rule, what, problem, note in (*limit_jobs(worker), *device_rotary.checks(worker))]
+                  for rule, what, problem, note in limit_jobs(worker)]
         report = DeviceReport(
             target=target, version=hello.version, device=hello.device, torch=hello.torch, costs=costs,
             checks=tuple(checks), ran=tuple(sorted(worker.ran)),

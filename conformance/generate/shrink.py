@@ -24,6 +24,7 @@ from reference.operations import (
     Operation,
     Reschedule,
     Retract,
+    Rotate,
     Scenario,
     Submit,
     Turn,
@@ -91,7 +92,7 @@ def _with(scenario: Scenario, ops: list[Operation]) -> Scenario:
 def without_request(op: Operation, req: int) -> Operation | None:
     """The operation without one request; None when nothing is left of it."""
     match op:
-        case Submit() | Turn() | Accept() | Retract() | Reschedule() | Finish() | Abort():
+        case Submit() | Turn() | Accept() | Retract() | Reschedule() | Finish() | Abort() | Rotate():
             return None if op.req == req else op
         case Decode() | Draft() | DraftExtend():
             reqs = tuple(other for other in op.reqs if other != req)
@@ -147,6 +148,9 @@ def smaller_operations(op: Operation) -> Iterator[Operation]:
             yield msgspec.structs.replace(op, num_draft_tokens=op.num_draft_tokens - 1)
         case Accept() if op.tokens > 1:
             yield Accept(op.req, op.tokens - 1)
+        case Rotate() if not op.method:
+            for method in ("native", "device"):
+                yield Rotate(op.req, op.layout, method)
         case _:
             return
 

@@ -26,10 +26,13 @@ def build(summary: Summary) -> bytes:
     suite = Xml.Element("testsuite", name="ropecheck")
     _properties(suite, summary)
     failing = {finding.key[0] for finding in summary.findings}
-    for rule in sorted({*all_rules(), *summary.rules} - failing):
+    rules = all_rules()
+    for rule in sorted({*rules, *summary.rules} - failing):
         case = _case(suite, rule, "holds")
         if not summary.rules.get(rule, [0])[0]:
-            Xml.SubElement(case, "skipped", message="never checked in this run")
+            elsewhere = rule in rules and summary.header.device not in rules[rule].devices
+            message = rules[rule].only_on if elsewhere else "never checked in this run"
+            Xml.SubElement(case, "skipped", message=message)
     for finding in summary.findings:
         _finding(suite, finding, summary)
     for check in summary.broken_entries:

@@ -7,9 +7,11 @@ from collections.abc import Callable, Container, Iterable
 from typing import Protocol
 
 from conformance.events import Header, Summary
+from conformance.families.case import TARGETS, offered
 from conformance.known import Known
 from conformance.versions import is_version, newer_than_known
-from spec.rules import all_rules
+from spec.families import FAMILIES
+from spec.rules import Rule, all_rules
 
 
 class Warn(Protocol):
@@ -54,13 +56,33 @@ def expected_situations() -> tuple[str, ...]:
 
 def after_run(summary: Summary, asked: Container[str], warn: Warn) -> None:
     """What was never reached. asked: what the phases of the run need of a target."""
-    rules = (rule for rule in all_rules() if ("prompt_tables" if rule.startswith("families.") else "forwards") in asked)
-    _list(warn, "rules never checked", (rule for rule in rules if not summary.rules.get(rule, [0])[0]))
+    device = summary.header.device
+    never = [
+        rule for rule in all_rules().values()
+        if _needs(rule) in asked and not summary.rules.get(rule.id, [0])[0] and not _of_absent_family(rule, summary)
+    ]
+    _list(warn, "rules never checked", (rule.id for rule in never if device in rule.devices))
+    _list(warn, "rules that need a GPU", (rule.id for rule in never if device not in rule.devices))
     driven = set(summary.header.hello.covered.values())
     _list(warn, "modes never reached", (mode for mode in sorted(driven) if not summary.modes.get(mode, [0])[0]))
     if "forwards" in asked:
         missed = (name for name in expected_situations() if not summary.situations.get(name))
         _list(warn, "situations never reached", missed)
+
+
+def _needs(rule: Rule) -> str:
+    """What a phase that checks the rule needs of a target."""
+    return "prompt_tables" if rule.topic == "families" else "forwards"
+
+
+def _of_absent_family(rule: Rule, summary: Summary) -> bool:
+    """Whether the rule speaks of one model family, and the target has shown to offer none of its tables."""
+    family = rule.id.split(".")[1]
+    if rule.topic != "families" or family not in FAMILIES:
+        return False
+    mode, target = f"prompt_table.{family}", summary.header.hello.target
+    declined = any(mode == name for name, _ in summary.not_offered)
+    return mode not in summary.modes and (declined or (target in TARGETS and offered(family, target) != "checked"))
 
 
 def not_offered(summary: Summary, warn: Warn) -> None:

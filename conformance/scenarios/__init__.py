@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from conformance.scenarios import arrivals, costs, graphs, prefill, retractions, sessions, speculation, streaming
+from conformance.scenarios import rotary as rotations
 from reference.operations import Scenario
 
-MODULES = (prefill, arrivals, speculation, sessions, streaming, retractions, graphs, costs)
+MODULES = (prefill, arrivals, speculation, sessions, streaming, retractions, graphs, costs, rotations)
 
 
 def chosen() -> tuple[Scenario, ...]:

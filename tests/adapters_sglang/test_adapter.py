@@ -200,3 +200,22 @@ def test_a_failed_step_ends_neither_the_job_nor_the_worker(worker: Worker) -> No
     assert isinstance(theirs, p.Raised) and theirs.stage == "engine"
     assert theirs.where.startswith("sglang/srt/speculative/ragged_verify.py:")
     assert tables(fine)[""][0] == [5]
+
+
+def test_the_rotary_embedding_and_a_view(worker: Worker) -> None:
+    """Pair 0 by t, pair 1 by h, pair 2 by w; the rest of the head stays; a view of a wider buffer gives the same."""
+    table = np.array([[1, 2], [3, 4], [5, 6]], dtype=np.int64)
+    heads = np.array([[1, 1, 1, 0, 0, 0, 7, 8]] * 2, dtype=np.float32)
+    packed = p.Tensor("float32", heads.shape, heads.tobytes())
+    step = p.Rotary(
+        table=p.Tensor("int64", table.shape, table.tobytes()), query=packed, key=packed, head_size=8, rotary_dim=6,
+        base=100.0, sections=(1, 1, 1),
+    )
+    copy, view, kernel = worker.ask(
+        step, msgspec.structs.replace(step, buffer=9), msgspec.structs.replace(step, method="device")
+    )
+    assert isinstance(copy, p.Rotated) and copy == view
+    angles = table.T * 100.0 ** (-np.arange(3) / 3)
+    turned = np.concatenate([np.cos(angles), np.sin(angles), heads[:, 6:]], axis=1)
+    assert np.allclose(np.frombuffer(copy.query.data, np.float32).reshape(2, 8), turned, atol=1e-5)
+    assert kernel == p.NotOffered("the GPU's forward needs a GPU")

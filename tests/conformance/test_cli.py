@@ -229,7 +229,12 @@ def test_explain_and_list(capsys: pytest.CaptureFixture[str]) -> None:
     rule = all_rules()[RULE]
     for part in (rule.id, rule.must, rule.source, rule.stated):
         assert part in text
-    for what, name in (("rules", RULE), ("modes", "draft_extend_v2"), ("targets", "sglang"), ("families", "qwen2_vl")):
+    assert cli.execute(["explain", "cost.synchronisations"]) == 0
+    assert "devices   seen on cuda only" in capsys.readouterr().out
+    for what, name in (
+        ("rules", RULE), ("rules", "(seen on cuda only)"), ("modes", "draft_extend_v2"), ("targets", "sglang"),
+        ("families", "qwen2_vl"),
+    ):
         assert cli.execute(["list", what]) == 0
         assert name in capsys.readouterr().out
 

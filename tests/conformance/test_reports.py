@@ -115,6 +115,20 @@ def test_the_terminal_shows_the_tables_and_the_warnings(
     assert len(text.splitlines()) < 45
 
 
+@pytest.mark.parametrize(("device", "never", "elsewhere"), [("cpu", False, True), ("cuda", True, False)])
+def test_a_rule_that_needs_a_gpu_is_set_apart_without_one(
+    ropecheck: Run, tmp_path: Path, device: str, never: bool, elsewhere: bool
+) -> None:
+    ropecheck([PASSES], "--device", device)
+    lines = json.loads((tmp_path / "out" / "report.json").read_text())["warnings"]
+    (listed,) = (line for line in lines if line.startswith("rules never checked"))
+    assert ("cost.synchronisations" in listed) is never
+    assert ("rules that need a GPU (1): cost.synchronisations" in lines) is elsewhere
+    cases = ElementTree.parse(tmp_path / "out" / "junit.xml")
+    skipped = cases.iterfind(".//testcase[@classname='cost.synchronisations']/skipped")
+    assert [one.get("message") for one in skipped] == ["never checked in this run" if never else "seen on cuda only"]
+
+
 def test_side_by_side_marks_wrong_cells_and_requests() -> None:
     expected = TableView((3, 9), ((3, 5), (3, 5), (3, 5)), (0, 1))
     observed = TableView((3, 9), ((3, 9), (3, 5), (3, 5)), ())

@@ -110,5 +110,13 @@ CAUGHT: dict[str, tuple[str, str]] = {
     "abort releases the parent's media": ("ownership.others_unchanged", "another request's table changed by an abort"),
     "text turn forgets the media": ("session.table", "table missing"),
     "media turn's table starts at that turn": ("session.table", "too few columns"),
+    "rotary section one pair short": ("rotary.contiguous_sections", "h pairs turned by w"),
+    "rotary interleaving ignored": ("rotary.interleaved_sections", "sections contiguous"),
+    "rotary ignores the h row": ("rotary.every_row_counts", "row h changes nothing"),
+    "rotary ignores the w row": ("rotary.every_row_counts", "row w changes nothing"),
+    "rotary turns the whole head": ("rotary.rotation", "rest of the head changed"),
+    "rotary of another base": ("rotary.rotation", "another angle"),
+    "rotary backwards": ("rotary.rotation", "turned backwards"),
+    "rotary ignores the stride": ("rotary.view_is_a_copy", "a view differs from a copy"),
 }
 """Planted fault -> (rule, signature)."""

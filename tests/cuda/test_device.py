@@ -13,16 +13,14 @@ from adapters import protocol
 from adapters.sglang import device
 from conformance.device import limits as device_limits
 from conformance.device import report as device_report
-from conformance.device import rotary as device_rotary
 from conformance.device.checks import CostRow, cost_scenarios
 from conformance.device.score import FAULTS
 from conformance.plan import CostCheck, plan
+from conformance.reference_engine import tensor
 from conformance.run.ask import Asked, NoAnswer
 from conformance.run.pool import Pool
 from conformance.run.seat import Limits, poisoned
 from conformance.targets.registry import Target
-from reference import rotary
-from spec import rotary as rules
 from tests.conformance import planted_worker as how
 from tests.conformance.support import StubPlan, planted, scenario, stub_plan
 
@@ -81,7 +79,7 @@ def test_a_scenario_that_only_meets_a_broken_context_is_acquitted(tmp_path: Path
     assert [line for line in warnings if "passes alone" in line]
 
 
-# ---------------------------------------------------------------- costs, limits, rotation
+# ---------------------------------------------------------------- costs and limits
 
 
 def test_every_measured_forward_has_a_budget() -> None:
@@ -115,29 +113,11 @@ def test_a_wrong_column_at_the_limit_is_told() -> None:
     bad[2, 2] = 5
 
     def answer(table: Any) -> protocol.Tables:
-        pack = device_rotary.tensor
-        return protocol.Tables((protocol.Table("", pack(positions), pack(table)),))
+        return protocol.Tables((protocol.Table("", tensor(positions), tensor(table)),))
 
     forward = protocol.Forward("extend", (0, 1))
     assert device_limits.compared(answer(good), forward, want) == ("", "")
     assert device_limits.compared(answer(bad), forward, want) == ("row w, column 2: 5, must be 9", "")
-
-
-@pytest.mark.parametrize("layout", device_rotary.LAYOUTS)
-def test_the_reference_rotation_is_the_rules(layout: Any) -> None:
-    _, head, dims, sections, interleaved, base = layout
-    table = np.array([[3, 5], [4, 7], [6, 2]])
-    heads = device_rotary.given(2, 1, head)
-    out = rotary.rotated(table, heads, sections=sections, interleaved=interleaved, base=base, rotary_dim=dims)
-    pairs = dims // 2
-    which = rotary.axes(pairs, sections, interleaved)
-    assert [which.count(axis) for axis in range(3)] == list(sections)
-    for token in range(2):
-        for pair in range(pairs):
-            first, second = heads[token, 0, pair], heads[token, 0, pair + pairs]
-            turned = rules.turned(first, second, int(table[which[pair], token]), pair, pairs, base)
-            assert np.allclose((out[token, 0, pair], out[token, 0, pair + pairs]), turned)
-    assert (out[..., dims:] == heads[..., dims:]).all()
 
 
 def test_every_form_of_a_broken_context_is_known() -> None:

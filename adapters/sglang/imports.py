@@ -1,0 +1,46 @@
+"""Modules of the engine that one step needs and the rest of the adapter does not.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| - | NotOffered.reason | the import that asked for a package that is not installed |
+
+Nothing is faked here; `absent_packages` stands in for a package that the module asks for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from adapters.sglang import absent_packages
+
+
+class NotInstalled(Exception):
+    """A module of the engine asks for a package that is not installed here; the message says which. Not offered."""
+
+
+class CannotImport(Exception):
+    """A module of the engine is there, and its import fails: the adapter could not set the stage for a step."""
+
+
+def imported(name: str) -> Any:
+    """The module, or None where this release has none of that name.
+
+    Raises NotInstalled for a package that is missing and may not be stood in for, ModuleNotFoundError for a missing
+    module of the engine's own, and CannotImport when the import fails in any other way.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if name == missing or name.startswith(f"{missing}."):
+            return None
+        if (package := absent_packages.missing(error)) is not None:
+            absent_packages.stand_in(package)
+            return imported(name)
+        if missing.split(".")[0] == name.split(".")[0]:
+            raise
+        raise NotInstalled(f"{name} cannot be imported here: {missing or error} is not installed") from None
+    except Exception as error:
+        first = (str(error).splitlines() or [""])[0]
+        raise CannotImport(f"{name} cannot be imported: {type(error).__name__}: {first}") from error

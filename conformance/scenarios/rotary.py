@@ -1,0 +1,47 @@
+"""The rotary embedding over real tables: every layout of sections over prompts whose rows differ, and over text."""
+
+from __future__ import annotations
+
+from conformance.scenarios.script import PROMPTS, media, prefill, replies, running, scenario
+from reference.operations import Finish, Open, Rotate, Scenario, Submit, Turn
+from reference.rotary import LAYOUTS
+from spec.history import image
+
+NAMES = ("text", "two images", "image then video", "long video")
+
+
+def scenarios() -> list[Scenario]:
+    out = []
+    for name in NAMES:
+        for layout in LAYOUTS:
+            out.append(
+                scenario(
+                    f"rotary {layout}, {name}",
+                    "Each pair of a head is turned by its own row of the table.",
+                    Submit(0, PROMPTS[name]),
+                    Rotate(0, layout),
+                )
+            )
+    out.append(
+        scenario(
+            "rotary, generated text",
+            "Columns behind the prompt table: all rows equal, and shifted by delta.",
+            running(PROMPTS["two images"]),
+            replies(0, 3),
+            Rotate(0),
+        )
+    )
+    out.append(
+        scenario(
+            "rotary, a session's second image",
+            "The table of a whole conversation.",
+            Open(0),
+            Turn(0, 0, PROMPTS["image"]),
+            prefill(0),
+            replies(0, 2),
+            Finish(0),
+            Turn(0, 1, media(image(1, 8, 4)), parent=0),
+            Rotate(1, "interleaved"),
+        )
+    )
+    return out

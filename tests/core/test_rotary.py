@@ -1,0 +1,239 @@
+"""The rotary embedding as an operation: its reference, its plan on each device, and verdicts on odd answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters import protocol
+from conformance.errors import UsageError
+from conformance.files import pretty, read_scenario
+from conformance.generate import shrink
+from conformance.mutants import MUTANTS
+from conformance.outcome import Outcome
+from conformance.plan import Plan, plan
+from conformance.reference_engine import ReferenceEngine, tensor
+from conformance.reference_worker import answer
+from conformance.rotary import RotaryCheck, heads
+from conformance.scenarios import rotary as rotations
+from conformance.scenarios.script import PROMPTS, running, scenario
+from conformance.verdict import judge
+from reference.lifecycle import apply
+from reference.operations import Abort, Decode, Operation, Rotate, Scenario, Submit
+from reference.requests import State
+from reference.rotary import LAYOUTS, LONGEST, MOST, axes, rotated
+from spec import rotary as rules
+from spec.history import OutOfDomain, text, video
+from tests.core.support import outcome
+
+PICTURES = scenario("pictures", "", Submit(0, PROMPTS["two images"]), Rotate(0))
+
+
+def checks(planned: Plan) -> list[RotaryCheck]:
+    return [check for check in planned.checks if isinstance(check, RotaryCheck)]
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@given(columns=st.lists(st.tuples(*[st.integers(0, 90)] * 3), min_size=1, max_size=3))
+def test_the_reference_rotation_is_the_rules(name: str, columns: list[tuple[int, int, int]]) -> None:
+    layout = LAYOUTS[name]
+    table = np.array(columns, dtype=np.int64).T
+    part, _ = heads(len(columns), layout.head_size)
+    out = rotated(
+        table, part, sections=layout.sections, interleaved=layout.interleaved, base=layout.base,
+        rotary_dim=layout.rotary_dim,
+    )
+    pairs = layout.rotary_dim // 2
+    which = axes(pairs, layout.sections, layout.interleaved)
+    assert [which.count(axis) for axis in range(3)] == list(layout.sections)
+    for token in range(len(columns)):
+        for pair in range(pairs):
+            first, second = part[token, 0, pair], part[token, 0, pair + pairs]
+            turned = rules.turned(first, second, columns[token][which[pair]], pair, pairs, layout.base)
+            assert np.allclose((out[token, 0, pair], out[token, 0, pair + pairs]), turned)
+    assert (out[..., layout.rotary_dim :] == part[..., layout.rotary_dim :]).all()
+
+
+def test_every_layout_and_rule_is_in_the_chosen_scenarios() -> None:
+    scenarios = rotations.scenarios()
+    assert {op.layout for one in scenarios for op in one.ops if isinstance(op, Rotate)} == set(LAYOUTS)
+    assert {rule for one in scenarios for rule in outcome(one).checked if rule.startswith("rotary.")} == {
+        "rotary.contiguous_sections", "rotary.interleaved_sections", "rotary.rotation", "rotary.every_row_counts",
+        "rotary.view_is_a_copy",
+    }
+
+
+def test_each_device_takes_the_methods_that_it_has() -> None:
+    """And what one device's plan began with is not handed to the other's."""
+    for _ in range(2):
+        assert [check.method for check in checks(plan(PICTURES, "cpu"))] == ["native"]
+        assert [check.method for check in checks(plan(PICTURES, "cuda"))] == ["native", "device"]
+    one = scenario("one", "", Submit(0, PROMPTS["two images"]), Rotate(0, method="device"))
+    assert [check.method for check in checks(plan(one, "cpu"))] == ["device"]
+
+
+def test_the_table_is_that_of_the_history_so_far() -> None:
+    after = scenario("after", "", running(PROMPTS["two images"]), Decode((0,)), Rotate(0))
+    (before,), (later,) = checks(plan(PICTURES)), checks(plan(after))
+    width = before.table.shape[1]
+    assert later.table.shape == (3, width + 2)  # the prefill and the decode emitted one token each
+    assert (later.table[:, :width] == before.table).all()
+    free = int(before.table.max()) + 1
+    assert later.table[:, width:].tolist() == [[free, free + 1]] * 3
+
+
+def test_sections_are_not_said_to_be_checked_where_all_rows_are_equal() -> None:
+    words = outcome(scenario("words", "", Submit(0, PROMPTS["text"]), Rotate(0)))
+    assert "rotary.rotation" in words.checked and "rotary.contiguous_sections" not in words.checked
+
+
+@pytest.mark.parametrize(
+    ("ops", "reason"),
+    [
+        ((Rotate(0),), "does not exist"),
+        ((Submit(0, PROMPTS["text"]), Abort(0), Rotate(0)), "is aborted"),
+        ((Submit(0, PROMPTS["text"]), Rotate(0, "diagonal")), "'diagonal'"),
+        ((Submit(0, PROMPTS["text"]), Rotate(0, method="both")), "'both'"),
+        ((Submit(0, (text(MOST + 1),)), Rotate(0)), "at most 1024"),
+    ],
+)
+def test_what_cannot_be_turned_is_refused(ops: tuple[Operation, ...], reason: str) -> None:
+    state = State(family="qwen2_vl")
+    with pytest.raises(OutOfDomain, match=reason):
+        for op in ops:
+            state = apply(state, op).state
+
+
+def test_positions_beyond_the_prepared_ones_are_refused() -> None:
+    state = apply(State(family="qwen2_5_vl"), Submit(0, (video(2, 2, 2, seconds_per_grid=float(LONGEST)),))).state
+    with pytest.raises(OutOfDomain, match="positions below"):
+        apply(state, Rotate(0))
+
+
+@pytest.mark.parametrize(("field", "value"), [("layout", "diagonal"), ("method", "both")])
+def test_a_file_with_an_unknown_word_is_one_line(field: str, value: str, tmp_path: Path) -> None:
+    path = tmp_path / "scenario.json"
+    path.write_bytes(pretty(PICTURES))
+    assert read_scenario(path) == PICTURES
+    path.write_bytes(pretty(scenario("x", "", PICTURES.ops[0], Rotate(0, **{field: value}))))
+    with pytest.raises(UsageError, match=rf"ops\[1\]\.{field}: '{value}' is none of"):
+        read_scenario(path)
+
+
+# ---------------------------------------------------------------- verdicts on odd answers
+
+
+def judged(change: Callable[[int, protocol.Result], protocol.Result], device: str = "cpu") -> Outcome:
+    """The outcome when the results of the rotations are changed; the first one has number 0."""
+    planned = plan(PICTURES, device)
+    given = answer(planned.job, ReferenceEngine())
+    first = next(chain.from_iterable(check.results for check in checks(planned)))
+    results = tuple(
+        change(number - first, result) if number >= first else result for number, result in enumerate(given.results)
+    )
+    return judge(planned, msgspec.structs.replace(given, results=results))
+
+
+def only(number: int, other: protocol.Result) -> Callable[[int, protocol.Result], protocol.Result]:
+    return lambda at, result: other if at == number else result
+
+
+OURS = protocol.Raised("adapter", "CannotImport", "sglang.x cannot be imported: OSError: libcuda", "")
+THEIRS = protocol.Raised("engine", "IndexError", "out of range", "sglang/srt/layers/rotary.py:7 forward")
+
+
+def test_what_is_not_offered_is_said_once_and_is_no_failure() -> None:
+    found = judged(lambda _at, _result: protocol.NotOffered("none here"))
+    assert found.not_offered == (("rotary", "none here"),)
+    assert (found.state, found.checked) == ("not_offered", {})
+
+
+def test_an_exception_of_the_adapter_could_not_run() -> None:
+    found = judged(lambda _at, _result: OURS)
+    assert not found.failures and [unrun.message for unrun in found.unrun] == [
+        "rotary: CannotImport: sglang.x cannot be imported: OSError: libcuda"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "rule"),
+    [(0, "rotary.rotation"), (1, "rotary.every_row_counts"), (4, "rotary.view_is_a_copy")],
+)
+def test_an_exception_of_the_engine_breaks_the_rule_of_its_step(number: int, rule: str) -> None:
+    (failure,) = judged(only(number, THEIRS)).failures
+    assert failure.key == (rule, "rotary", "raises IndexError in forward")
+    assert failure.where == THEIRS.where
+
+
+def edited(edit: Callable[[np.ndarray], np.ndarray]) -> Callable[[int, protocol.Result], protocol.Result]:
+    """The first rotation's key, edited."""
+
+    def change(at: int, result: protocol.Result) -> protocol.Result:
+        if at:
+            return result
+        assert isinstance(result, protocol.Rotated)
+        key = np.frombuffer(result.key.data, np.float32).reshape(result.key.shape).copy()
+        return protocol.Rotated(result.query, tensor(edit(key)))
+
+    return change
+
+
+def poke(value: float) -> Callable[[np.ndarray], np.ndarray]:
+    def edit(key: np.ndarray) -> np.ndarray:
+        key[3, 17] = value
+        return key
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "signature", "message"),
+    [
+        (poke(float("nan")), "not finite", "key, token 3, head 0, dimension 17: nan, must be "),
+        (poke(99.0), "other values", "key, token 3, head 0, dimension 17: 99, must be "),
+        (lambda key: key[:-1], "wrong shape", "key is float32[19, 128], must be float32[20, 128]"),
+        (lambda key: key.astype(np.float64), "dtype float64", "key is float64[20, 128], must be float32[20, 128]"),
+    ],
+)
+def test_a_wrong_key_is_named(edit: Callable[[np.ndarray], np.ndarray], signature: str, message: str) -> None:
+    failures = judged(edited(edit)).failures
+    assert failures[0].key == ("rotary.rotation", "rotary", signature)
+    assert message in failures[0].message and failures[0].message.startswith("contiguous, native: ")
+
+
+def test_heads_that_come_back_as_they_went_are_not_turned() -> None:
+    query, key = (tensor(part.astype(np.float32).reshape(len(part), -1)) for part in heads(20, 128))
+    assert judged(only(0, protocol.Rotated(query, key))).failures[0].key == ("rotary.rotation", "rotary", "not turned")
+
+
+def test_the_kernels_fault_is_not_the_tensor_versions() -> None:
+    """On a GPU both ways are judged, and a finding says which one is wrong."""
+    planned = plan(PICTURES, "cuda")
+    second = checks(planned)[1].result - checks(planned)[0].result
+    (failure,) = judged(only(second, THEIRS), "cuda").failures
+    assert failure.signature == "raises IndexError in forward (device)" and failure.label == "device"
+
+
+def test_a_fault_shrinks_to_a_rotation_of_one_run() -> None:
+    make = MUTANTS["rotary backwards"].make
+    large = scenario("large", "", running(PROMPTS["two images"], PROMPTS["text"]), Decode((1, 0)), Rotate(0), Rotate(1))
+    key = ("rotary.rotation", "rotary", "turned backwards")
+    small, failure = shrink(large, key, lambda candidate: outcome(candidate, make))
+    assert failure is not None
+    assert [type(op) for op in small.ops] == [Submit, Rotate]
+    (rotation,) = (op for op in small.ops if isinstance(op, Rotate))
+    assert rotation.method == "native"
+    assert sum(run.tokens for op in small.ops if isinstance(op, Submit) for run in op.prompt) <= 2
+
+
+def test_scenarios_that_only_turn_have_something_to_check() -> None:
+    assert plan(PICTURES).checks
+    with pytest.raises(OutOfDomain, match="nothing to check"):
+        plan(Scenario(name="x", ops=PICTURES.ops[:1]))
