@@ -58,8 +58,7 @@ def _read(tally: Tally, check: RotaryCheck, result: protocol.Result, rule: str) 
         tally.unrun.append(Unrun(stage="decode", message=f"answered with {type(result).__name__}", step=check.op))
     else:
         tally.modes[MODE] = tally.modes.get(MODE, 0) + 1
-        for name in result.ran:
-            tally.ran[name] = tally.ran.get(name, 0) + 1
+        tally.note("rotary", result.ran)
         return _decoded(tally, check, result, rule)
     return None
 
