@@ -58,7 +58,7 @@ def _read(tally: Tally, check: RotaryCheck, result: protocol.Result, rule: str) 
         tally.unrun.append(Unrun(stage="decode", message=f"answered with {type(result).__name__}", step=check.op))
     else:
         tally.modes[MODE] = tally.modes.get(MODE, 0) + 1
-        tally.note("rotary", result.ran)
+        tally.note(MODE, result.ran)
         return _decoded(tally, check, result, rule)
     return None
 
