@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from reference.operations import Scenario, Submit, Turn
+from reference.operations import Draft, DraftExtend, Operation, Scenario, Submit, Turn
 from spec.families import family
 from spec.history import OutOfDomain, Run
 
@@ -17,7 +17,13 @@ LARGEST = 1 << 20
 WIDEST = 4096
 """No batch, tree or draft is wider."""
 
-CHOICES = {"path": ("direct", "caller", "fused"), "pad": ("", "graph", "dp")}
+PATHS = ("direct", "caller", "fused")
+PADS: dict[type[Operation], tuple[str, ...]] = {
+    Draft: ("", "graph", "frozen_kv"),
+    DraftExtend: ("", "graph", "multi_layer"),
+}
+"""Buffers that a forward may be loaded into; the other forwards: `PLAIN_PADS`."""
+PLAIN_PADS = ("", "graph", "dp")
 COUNTS = ("topk", "num_steps", "num_draft_tokens", "pad_batch", "refusals", "block_size", "ragged_tokens")
 AT_LEAST_ONE = ("topk", "num_steps", "num_draft_tokens", "refusals", "block_size", "max_new_tokens")
 KINDS = ("text", "image", "video", "audio")
@@ -32,7 +38,7 @@ def refuse_nonsense(scenario: Scenario) -> None:
         where = f"ops[{number}]"
         for field, value in _numbers(where, msgspec.to_builtins(op)):
             _number(field, value)
-        for name, known in CHOICES.items():
+        for name, known in (("path", PATHS), ("pad", PADS.get(type(op), PLAIN_PADS))):
             chosen: str = getattr(op, name, known[0])
             if chosen not in known:
                 raise OutOfDomain(f"{where}.{name}: {chosen!r} is none of {', '.join(map(repr, known))}")

@@ -94,7 +94,7 @@ def read(state: JobState, forward: Forward, made: Any, again: str, runner: Any) 
     if again:
         return tables
     if forward.padding is not None:
-        tables.append(padded(state, forward.padding, made, runner))
+        tables.append(padded(state, forward, made, runner))
     return tables
 
 

@@ -16,7 +16,19 @@ from typing import Any
 import torch
 
 from adapters import protocol
-from adapters.sglang import batches, boot, cost, forwards, kernels, requests, rotary, sessions, speculation, stand_ins
+from adapters.sglang import (
+    batches,
+    boot,
+    cost,
+    forwards,
+    graph_runners,
+    kernels,
+    requests,
+    rotary,
+    sessions,
+    speculation,
+    stand_ins,
+)
 from adapters.sglang.capabilities import Engine
 from adapters.sglang.meter import raised
 from adapters.sglang.state import Absent, JobState
@@ -30,6 +42,7 @@ FAKED: tuple[str, ...] = (
     *batches.FAKED,
     *speculation.FAKED,
     *kernels.FAKED,
+    *graph_runners.FAKED,
     *cost.FAKED,
     *rotary.FAKED,
     *families.FAKED,

@@ -49,6 +49,8 @@ class JobState:
         self.items = 0
         """Media items made so far: their number is their hash."""
         self.registry: Any = None
+        self.graph_runners: dict[tuple[str, int, int], Any] = {}
+        """Runners by (class, tokens per request, draft steps), with the static buffers that they own."""
         self.widest = widest(job)
         self.compare_ns = 0
 
