@@ -6,11 +6,11 @@ none.
 
 from __future__ import annotations
 
-from conformance.mutants import cells, forwards, held, turns
+from conformance.mutants import cells, forwards, held, padding, turns
 from conformance.mutants.base import Mutant
 
 MUTANTS: dict[str, Mutant] = {
-    mutant.name: mutant for module in (forwards, cells, turns, held) for mutant in module.MUTANTS
+    mutant.name: mutant for module in (forwards, padding, cells, turns, held) for mutant in module.MUTANTS
 }
 """Every planted fault by name."""
 
