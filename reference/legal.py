@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from reference.operations import Draft, DraftExtend, Operation, Scenario, Submit, Turn
+from reference.operations import Draft, DraftExtend, Extend, Operation, Scenario, Submit, Turn
 from spec.families import family
 from spec.history import OutOfDomain, Run
 
@@ -19,6 +19,7 @@ WIDEST = 4096
 
 PATHS = ("direct", "caller", "fused")
 PADS: dict[type[Operation], tuple[str, ...]] = {
+    Extend: ("", "dp"),
     Draft: ("", "graph", "frozen_kv"),
     DraftExtend: ("", "graph", "multi_layer"),
 }

@@ -123,26 +123,26 @@ def decode(state: JobState, forward: Forward, batch: Any, registry: Any) -> bool
     return True
 
 
-DECODE_FLAGS = dict(
-    dllm_uses_input_embeds=False,
-    dllm_input_preparation=None,
-    ragged_verify_mode=False,
-    require_attn_tp_gather=False,
-    attention_graph_variants=None,
-    record_nolora_graph=False,
-    enable_two_batch_overlap=False,
-    enable_pdmux=False,
-    is_encoder_decoder=False,
-    is_dllm=False,
-    _early_verify_metadata=None,
-    _metadata_glue=None,
-    _skip_glued_replay_view=False,
-    _draft_metadata_glue=False,
-    _target_metadata_glue=False,
-    _skips_prefilled_inputs=False,
-    dsa_index_topk=None,
-    recapture_if_needed=lambda *_, **__: None,
-)
+DECODE_FLAGS = {
+    "dllm_uses_input_embeds": False,
+    "dllm_input_preparation": None,
+    "ragged_verify_mode": False,
+    "require_attn_tp_gather": False,
+    "attention_graph_variants": None,
+    "record_nolora_graph": False,
+    "enable_two_batch_overlap": False,
+    "enable_pdmux": False,
+    "is_encoder_decoder": False,
+    "is_dllm": False,
+    "_early_verify_metadata": None,
+    "_metadata_glue": None,
+    "_skip_glued_replay_view": False,
+    "_draft_metadata_glue": False,
+    "_target_metadata_glue": False,
+    "_skips_prefilled_inputs": False,
+    "dsa_index_topk": None,
+    "recapture_if_needed": lambda *_, **__: None,
+}
 """A decode runner without LoRA, overlap, diffusion, encoder or secondary graphs."""
 
 
@@ -185,28 +185,28 @@ def common(state: JobState, forward: Forward, width: int) -> dict[str, Any]:
     """What every runner reads: one GPU, no data parallelism, attention and graph replaced."""
     backend = AttentionBackend()
     rows = state.widest[0]
-    return dict(
-        model_runner=batches.runner_for(state, forward.mode),
-        frozen_kv_mtp_worker=StandIn(_init_frozen_kv_metadata_replay_cuda_graph=lambda *_: None),
-        deepep_adapter=StandIn(replay=lambda: None),
-        device=state.device,
-        device_module=StandIn(Event=lambda: StandIn(record=lambda: None)),
-        attn_backend=backend,
-        draft_attn_backend=backend,
-        draft_extend_attn_backend=backend,
-        draft_extend_attn_backend_list=[],
-        forward_mode=state.engine.mode(batches.MEMBERS[forward.mode]),
-        topk=forward.topk,
-        captured_req_width=width,
-        num_tokens_per_bs=width,
-        max_bs=rows,
-        seq_len_fill_value=1,
-        num_front_tokens=0,
-        extend_seq_lens_cpu=[width] * rows,
-        require_mlp_tp_gather=False,
-        require_gathered_buffer=False,
-        _postprocess_output_to_raw_bs=lambda out, raw_bs: out,
-    )
+    return {
+        "model_runner": batches.runner_for(state, forward.mode),
+        "frozen_kv_mtp_worker": StandIn(_init_frozen_kv_metadata_replay_cuda_graph=lambda *_: None),
+        "deepep_adapter": StandIn(replay=lambda: None),
+        "device": state.device,
+        "device_module": StandIn(Event=lambda: StandIn(record=lambda: None)),
+        "attn_backend": backend,
+        "draft_attn_backend": backend,
+        "draft_extend_attn_backend": backend,
+        "draft_extend_attn_backend_list": [],
+        "forward_mode": state.engine.mode(batches.MEMBERS[forward.mode]),
+        "topk": forward.topk,
+        "captured_req_width": width,
+        "num_tokens_per_bs": width,
+        "max_bs": rows,
+        "seq_len_fill_value": 1,
+        "num_front_tokens": 0,
+        "extend_seq_lens_cpu": [width] * rows,
+        "require_mlp_tp_gather": False,
+        "require_gathered_buffer": False,
+        "_postprocess_output_to_raw_bs": lambda out, raw_bs: out,
+    }
 
 
 def static_buffers(state: JobState, cls: type, width: int, steps: int) -> Any:

@@ -104,6 +104,9 @@ def test_the_reference_is_caught_by_no_vector() -> None:
     assert _caught(None) == ""
 
 
-@pytest.mark.parametrize("mutant", [*forwards.MUTANTS, *padding.MUTANTS, *cells.MUTANTS], ids=lambda mutant: mutant.name)
+TABLE_FAULTS = (*forwards.MUTANTS, *padding.MUTANTS, *cells.MUTANTS)
+
+
+@pytest.mark.parametrize("mutant", TABLE_FAULTS, ids=lambda mutant: mutant.name)
 def test_planted_faults_are_caught(mutant: Mutant) -> None:
     assert bool(_caught(mutant)) != (mutant.name in UNSEEN), mutant.says
