@@ -133,8 +133,12 @@ class Schedule(msgspec.Struct, frozen=True, tag="schedule"):
 
 
 class Padding(msgspec.Struct, frozen=True, array_like=True):
-    """Load the forward into a wider buffer as well. kind "graph": CUDA-graph static buffers that persist over the
-    job. kind "dp": padding to the other data-parallel ranks' size. Sizes are the padded batch and token counts."""
+    """Load the forward into a wider buffer as well. Sizes are the padded batch and token counts.
+
+    kind "graph": the static buffers of the CUDA-graph runner that replays this mode; they persist over the job.
+    "frozen_kv" (draft_decode), "multi_layer" (draft_extend_v2): the same for those two runners, whose batches are
+    otherwise built. "dp": padding to the other data-parallel ranks' size.
+    """
 
     kind: str
     batch: int

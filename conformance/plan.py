@@ -453,7 +453,9 @@ def _padding(op: ops.Operation, batch: Batch) -> protocol.Padding | None:
     match op:
         case ops.Decode() if op.pad:
             return protocol.Padding(op.pad, op.pad_batch, op.pad_batch)
-        case ops.Verify() if op.pad:
+        case ops.Draft() if op.pad:
+            return protocol.Padding(op.pad, op.pad_batch, op.pad_batch * op.topk)
+        case ops.Verify() | ops.DraftExtend() if op.pad:
             return protocol.Padding(op.pad, op.pad_batch, op.pad_batch * batch.num_draft_tokens)
         case ops.Extend() if op.pad:
             return protocol.Padding(op.pad, len(batch.reqs), op.pad_tokens)

@@ -223,7 +223,7 @@ class ReferenceEngine:
             self.forwards += 1
             answered.append(self.answer("again", step, self.tables(step, lines)[0]))
         if step.padding is not None:
-            answered.append(self.answer("padded", step, self.pad(step.padding, found[0])))
+            answered.append(self.answer("padded", step, self.pad(step, step.padding, found[0])))
         return protocol.Tables(tuple(answered), changed=self.changed(step))
 
     def tables(self, step: protocol.Forward, lines: Sequence[Timeline]) -> list[Tables]:
@@ -252,7 +252,7 @@ class ReferenceEngine:
             case _:
                 return [tables.idle_tables()]
 
-    def pad(self, padding: protocol.Padding, built: Tables) -> Tables:
+    def pad(self, step: protocol.Forward, padding: protocol.Padding, built: Tables) -> Tables:
         return tables.padded(built, padding.tokens)
 
     def changed(self, step: protocol.Forward) -> tuple[str, ...]:

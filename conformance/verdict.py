@@ -478,7 +478,7 @@ def _fail(
     tally.fail(
         Failure(
             rule=rule,
-            mode=check.expected.mode,
+            mode=check.expected.mode_of(label),
             signature=signature,
             step=check.op,
             label=label,

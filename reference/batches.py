@@ -43,8 +43,15 @@ class Expected:
     """The columns of the session turn that each request continues, if any: what a stale table would show."""
     situations: frozenset[str]
     """What this forward is an example of: "text only", "past the table", "unequal deltas", .."""
+    buffer: str = ""
+    """Which buffer the "padded" table stands in: "graph", "dp", "frozen_kv", "multi_layer"."""
 
     @property
     def mode(self) -> str:
         """The mode whose rules govern it; a ragged verify has rules of its own."""
         return "ragged_verify" if self.batch.verify_lens else self.batch.mode
+
+    def mode_of(self, label: str) -> str:
+        """Where a wrong table of this label is to be reported: a graph runner that is not the mode's usual one goes
+        by its own name, so that its failures are not taken for the other's."""
+        return self.buffer if label == "padded" and self.buffer not in ("", "graph", "dp") else self.mode

@@ -33,8 +33,8 @@ SITUATIONS: tuple[str, ...] = tuple(
         "decode": (*MIXES, "padded graph", "padded dp"),
         "target_verify": (*MIXES, "chain", "tree", "padded graph"),
         "ragged_verify": (*MIXES, "chain", "padded to a tier"),
-        "draft_decode": (*MIXES, "one branch", "several branches"),
-        "draft_extend_v2": (*MIXES, "host lengths", "device lengths"),
+        "draft_decode": (*MIXES, "one branch", "several branches", "padded graph", "padded frozen_kv"),
+        "draft_extend_v2": (*MIXES, "host lengths", "device lengths", "padded graph", "padded multi_layer"),
         "idle": ("idle",),
         "dllm_extend": ("text only",),
     }.items()
@@ -122,7 +122,7 @@ def _decode(state: State, op: Decode) -> Expected:
     if op.pad:
         found["padded"] = tables.padded(found[""], op.pad_batch)
     batch = Batch(mode="decode", reqs=op.reqs, seq_lens=seq_lens)
-    return _expected(state, batch, found, _common(lines) | ({f"padded {op.pad}"} if op.pad else set()))
+    return _expected(state, batch, found, _common(lines), op.pad)
 
 
 def _draft(state: State, op: Draft) -> Expected:
@@ -137,6 +137,8 @@ def _draft(state: State, op: Draft) -> Expected:
         "" if step == 0 else f"step {step}": tables.draft_tables(lines, seq_lens, op.topk, step)
         for step in range(steps)
     }
+    if op.pad:
+        found["padded"] = tables.padded(found[""], op.pad_batch * op.topk)
     batch = Batch(
         mode="draft_decode",
         reqs=op.reqs,
@@ -145,7 +147,8 @@ def _draft(state: State, op: Draft) -> Expected:
         num_steps=op.num_steps,
         positions=_indices(found[""]),
     )
-    return _expected(state, batch, found, _common(lines) | {"one branch" if op.topk == 1 else "several branches"})
+    branches = "one branch" if op.topk == 1 else "several branches"
+    return _expected(state, batch, found, _common(lines) | {branches}, op.pad)
 
 
 def _verify(state: State, op: Verify) -> Expected:
@@ -161,6 +164,8 @@ def _verify(state: State, op: Verify) -> Expected:
         found = {"": tables.ragged_tables(lines, seq_lens, op.parents, op.ragged_tokens)}
     else:
         found = {"": tables.verify_tables(lines, seq_lens, op.parents)}
+    if op.pad and op.ragged:
+        raise OutOfDomain("a ragged verify is padded to its tier (ragged_tokens)")
     if op.pad:
         found["padded"] = tables.padded(found[""], op.pad_batch * nodes[0])
     chain = all(parents == tuple(range(len(parents))) for parents in op.parents)
@@ -180,7 +185,7 @@ def _verify(state: State, op: Verify) -> Expected:
         verify_lens=nodes if op.ragged else (),
         ragged_tokens=op.ragged_tokens,
     )
-    return _expected(state, batch, found, _common(lines) | {shape} | ({f"padded {op.pad}"} if op.pad else set()))
+    return _expected(state, batch, found, _common(lines) | {shape}, op.pad)
 
 
 def _draft_extend(state: State, op: DraftExtend) -> Expected:
@@ -190,9 +195,11 @@ def _draft_extend(state: State, op: DraftExtend) -> Expected:
     if op.num_draft_tokens < 1:
         raise OutOfDomain(f"draft extend of {op.num_draft_tokens} tokens")
     found = {"": tables.draft_extend_tables(lines, seq_lens, op.num_draft_tokens)}
+    if op.pad:
+        found["padded"] = tables.padded(found[""], op.pad_batch * op.num_draft_tokens)
     batch = Batch(mode="draft_extend_v2", reqs=op.reqs, seq_lens=seq_lens, num_draft_tokens=op.num_draft_tokens)
     lengths = "host lengths" if op.host_lengths else "device lengths"
-    return _expected(state, batch, found, _common(lines) | {lengths})
+    return _expected(state, batch, found, _common(lines) | {lengths}, op.pad)
 
 
 def _block(state: State, op: Block) -> Expected:
@@ -214,7 +221,9 @@ def _block(state: State, op: Block) -> Expected:
     return _expected(state, batch, {"": tables.block_tables(offsets, op.block_size)}, {"text only"})
 
 
-def _expected(state: State, batch: Batch, found: dict[str, Tables], situations: set[str]) -> Expected:
+def _expected(
+    state: State, batch: Batch, found: dict[str, Tables], situations: set[str], pad: str = ""
+) -> Expected:
     requests = [state.requests[req] for req in batch.reqs]
     parents = [None if request.parent is None else state.requests[request.parent] for request in requests]
     return Expected(
@@ -222,7 +231,8 @@ def _expected(state: State, batch: Batch, found: dict[str, Tables], situations: 
         tables=found,
         lines=tuple(line_of(state, request) for request in requests),
         parent_lines=tuple(None if parent is None else line_of(state, parent) for parent in parents),
-        situations=frozenset(situations),
+        situations=frozenset(situations | {f"padded {pad}"} if pad else situations),
+        buffer=pad,
     )
 
 

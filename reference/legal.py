@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from reference.operations import Scenario, Submit, Turn
+from reference.operations import Draft, DraftExtend, Extend, Operation, Scenario, Submit, Turn
 from reference.rotary import LAYOUTS, METHODS
 from spec.families import family
 from spec.history import OutOfDomain, Run
@@ -21,6 +21,13 @@ WIDEST = 4096
 CHOICES = {
     "path": ("direct", "caller", "fused"), "pad": ("", "graph", "dp"), "layout": tuple(LAYOUTS), "method": METHODS,
 }
+"""Words that a field may hold."""
+PADS: dict[type[Operation], tuple[str, ...]] = {
+    Extend: ("", "dp"),
+    Draft: ("", "graph", "frozen_kv"),
+    DraftExtend: ("", "graph", "multi_layer"),
+}
+"""Buffers that these forwards may be loaded into, instead."""
 COUNTS = ("topk", "num_steps", "num_draft_tokens", "pad_batch", "refusals", "block_size", "ragged_tokens")
 AT_LEAST_ONE = ("topk", "num_steps", "num_draft_tokens", "refusals", "block_size", "max_new_tokens")
 KINDS = ("text", "image", "video", "audio")
@@ -35,7 +42,7 @@ def refuse_nonsense(scenario: Scenario) -> None:
         where = f"ops[{number}]"
         for field, value in _numbers(where, msgspec.to_builtins(op)):
             _number(field, value)
-        for name, known in CHOICES.items():
+        for name, known in (CHOICES | {"pad": PADS.get(type(op), CHOICES["pad"])}).items():
             chosen: str = getattr(op, name, known[0])
             if chosen not in known:
                 raise OutOfDomain(f"{where}.{name}: {chosen!r} is none of {', '.join(map(repr, known))}")

@@ -90,6 +90,9 @@ class Draft(msgspec.Struct, frozen=True, tag="draft", omit_defaults=True):
     num_steps: int
     topk: int = 1
     path: str = "caller"
+    pad: str = ""
+    """"", "graph" (the draft loop's static buffers) or "frozen_kv" (those of the frozen-KV MTP runner)."""
+    pad_batch: int = 0
 
 
 class Verify(msgspec.Struct, frozen=True, tag="verify", omit_defaults=True):
@@ -117,6 +120,10 @@ class DraftExtend(msgspec.Struct, frozen=True, tag="draft_extend", omit_defaults
     num_draft_tokens: int
     host_lengths: bool = True
     path: str = "caller"
+    pad: str = ""
+    """"", "graph" (the draft extend's static buffers) or "multi_layer" (those that all layers of a multi-layer draft
+    share)."""
+    pad_batch: int = 0
 
 
 class Accept(msgspec.Struct, frozen=True, tag="accept", omit_defaults=True):

@@ -39,8 +39,11 @@ UNCOVERED = {
 NOT_DRIVEN = {
     "decode of beam members": "beam search rows behind the requests of a decode batch",
     "DFLASH and DSPARK drafts, UNO": "built by hand without a three-row table",
-    "frozen-KV MTP": "drafts at seq_len - 1 in every step, a window of its own",
-    "multi-layer EAGLE": "no draft decode, and a draft extend widened to the left",
+    "frozen-KV MTP": "drafts at seq_len - 1 in every step, a window of its own (its graph runner is loaded, with an "
+    "EAGLE draft's batch)",
+    "multi-layer EAGLE": "no draft decode, and a draft extend widened to the left (its graph runner is loaded, with an "
+    "EAGLE draft extend's batch)",
+    "prefill, DFLASH and DSPARK graphs; capture and replay": "load steps that are not called, and graphs themselves",
     "TBO slices, prefill context parallelism, NPU and CPU graph runners": "other producers and consumers of tables",
 }
 """Ways to a table that no member of ForwardMode names -> what they are. A run says that it does not look at them."""
@@ -49,6 +52,7 @@ _SRT = "sglang.srt."
 _BATCH = _SRT + "managers.schedule_batch:"
 _FORWARD = _SRT + "model_executor.forward_batch_info:"
 _KERNEL = "sglang.kernels.ops.speculative."
+_GRAPHS = _SRT + "speculative.{}_cuda_graph_runner:"
 
 PLACES: dict[str, tuple[str, ...]] = {
     "Req": (_BATCH + "Req",),
@@ -115,6 +119,23 @@ PLACES: dict[str, tuple[str, ...]] = {
     "TargetVerifyExecutor": (_SRT + "speculative.dspark_components.dspark_verify:TargetVerifyExecutor",),
     "DllmConfig": (_SRT + "dllm.config:DllmConfig",),
     "build_decode_registry": (_SRT + "model_executor.cuda_graph_buffer_registry:build_decode_registry",),
+    "DecodeCudaGraphRunner": (_SRT + "model_executor.runner.decode_cuda_graph_runner:DecodeCudaGraphRunner",),
+    "EAGLEDraftCudaGraphRunner": (_GRAPHS.format("eagle_draft") + "EAGLEDraftCudaGraphRunner",),
+    "EagleDraftInputBuffers": (_GRAPHS.format("eagle_draft") + "EagleDraftInputBuffers",),
+    "EAGLEDraftExtendCudaGraphRunner": (_GRAPHS.format("eagle_draft_extend") + "EAGLEDraftExtendCudaGraphRunner",),
+    "EagleDraftExtendInputBuffers": (_GRAPHS.format("eagle_draft_extend") + "EagleDraftExtendInputBuffers",),
+    "FrozenKVMTPCudaGraphRunner": (_GRAPHS.format("frozen_kv_mtp") + "FrozenKVMTPCudaGraphRunner",),
+    "FrozenKVMTPInputBuffers": (_GRAPHS.format("frozen_kv_mtp") + "FrozenKVMTPInputBuffers",),
+    "FrozenKVMTPDraftInput": (_SRT + "speculative.frozen_kv_mtp_info:FrozenKVMTPDraftInput",),
+    "MultiLayerEagleMultiStepDraftExtendCudaGraphRunner": (
+        _GRAPHS.format("multi_layer_eagle_draft_extend") + "MultiLayerEagleMultiStepDraftExtendCudaGraphRunner",
+    ),
+    "MultiLayerEagleDraftExtendCudaGraphRunner": (
+        _GRAPHS.format("multi_layer_eagle_draft_extend") + "MultiLayerEagleDraftExtendCudaGraphRunner",
+    ),
+    "MultiLayerEagleDraftExtendInputBuffers": (
+        _GRAPHS.format("multi_layer_eagle_draft_extend") + "MultiLayerEagleDraftExtendInputBuffers",
+    ),
 }
 """Name in the adapter -> where releases keep it, newest first."""
 

@@ -76,26 +76,26 @@ def by_caller(state: JobState, forward: Forward) -> Tables:
         batch = speculation.prepared_batch(state, forward)
         snapshot = batches.Snapshot(batch)
         made = prepare(state, forward, batch)
-        tables += read(state, forward, made, again, runner)
         if forward.mode == "draft_decode":
-            steps = speculation.draft_loop(state, forward, made, again)
             # What the model was given counts: up to 0.5.11 the loop moves the positions before its first forward.
-            if again:
-                tables[-1] = steps[0]
-            else:
-                tables[0:1] = steps
+            wider = [] if again else in_wider_buffer(state, forward, made, runner)
+            steps = speculation.draft_loop(state, forward, made, again)
+            tables += steps[:1] if again else [*steps, *wider]
+        else:
+            tables += read(state, forward, made, again, runner)
         changed = changed or snapshot.changes()
     return Tables(tuple(tables), changed, tuple(dict.fromkeys(kernels.ran)))
 
 
 def read(state: JobState, forward: Forward, made: Any, again: str, runner: Any) -> list[Table]:
-    """The tables of a built batch: its own, those of the later forwards of a draft loop, and of the wider buffer."""
-    tables = [state.table(again, forward, made)]
-    if again:
-        return tables
-    if forward.padding is not None:
-        tables.append(padded(state, forward.padding, made, runner))
-    return tables
+    """The tables of a built batch: its own, and of the wider buffer."""
+    own = state.table(again, forward, made)
+    return [own] if again else [own, *in_wider_buffer(state, forward, made, runner)]
+
+
+def in_wider_buffer(state: JobState, forward: Forward, made: Any, runner: Any) -> list[Table]:
+    """The tables of a built batch in the wider buffer that the forward asks for, if it does."""
+    return [] if forward.padding is None else [padded(state, forward, made, runner)]
 
 
 def kernel(state: JobState, forward: Forward) -> Tables:

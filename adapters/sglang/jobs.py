@@ -18,7 +18,19 @@ from typing import Any
 import torch
 
 from adapters import protocol
-from adapters.sglang import batches, boot, cost, forwards, kernels, requests, rotary, sessions, speculation, stand_ins
+from adapters.sglang import (
+    batches,
+    boot,
+    cost,
+    forwards,
+    graph_runners,
+    kernels,
+    requests,
+    rotary,
+    sessions,
+    speculation,
+    stand_ins,
+)
 from adapters.sglang.capabilities import Engine
 from adapters.sglang.imports import NotInstalled
 from adapters.sglang.meter import raised
@@ -33,6 +45,7 @@ FAKED: tuple[str, ...] = (
     *batches.FAKED,
     *speculation.FAKED,
     *kernels.FAKED,
+    *graph_runners.FAKED,
     *cost.FAKED,
     *rotary.FAKED,
     *families.FAKED,

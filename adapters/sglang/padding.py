@@ -4,6 +4,7 @@
 | --- | --- | --- |
 | padded width | Padding.batch, Padding.tokens | `padded_bs`, `padded_num_tokens` |
 | kind "graph" | `JobState.registry` | `build_decode_registry(share_pool=False)`, kept for the job |
+| kind "graph" of drafts, "frozen_kv", "multi_layer" | `graph_runners` | the runners' own buffers |
 | kind "dp" | - | `ForwardBatch._pad_inputs_to_size` |
 
 Faked: nothing here; the attention backend's fill value is a stand-in's (`stand_ins`).
@@ -11,26 +12,40 @@ Faked: nothing here; the attention backend's fill value is a stand-in's (`stand_
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from adapters.protocol import Padding, Table
+from adapters.protocol import Forward, Padding, Table
+from adapters.sglang import graph_runners
 from adapters.sglang.state import Absent, JobState
-from adapters.sglang.wire import table
+
+DRAFT_RUNNERS: dict[tuple[str, str], Callable[[JobState, Forward, Any], Table]] = {
+    ("graph", "draft_decode"): graph_runners.draft,
+    ("graph", "draft_extend_v2"): graph_runners.draft_extend,
+    ("frozen_kv", "draft_decode"): graph_runners.frozen_kv,
+    ("multi_layer", "draft_extend_v2"): graph_runners.multi_layer,
+}
+"""(kind, mode) -> the runner that has buffers of its own."""
 
 
-def padded(state: JobState, padding: Padding, batch: Any, model_runner: Any) -> Table:
+def padded(state: JobState, forward: Forward, batch: Any, model_runner: Any) -> Table:
     """The tables in the wider buffer. Raises Absent, or ValueError for an unknown kind."""
+    padding = forward.padding
+    assert padding is not None
+    if (padding.kind, forward.mode) in DRAFT_RUNNERS:
+        return DRAFT_RUNNERS[padding.kind, forward.mode](state, forward, batch)
     if padding.kind == "graph":
-        return graph(state, padding, batch)
+        return graph(state, forward, padding, batch)
     if padding.kind == "dp":
-        return data_parallel(state, padding, batch, model_runner)
-    raise ValueError(f"unknown padding kind {padding.kind!r}")
+        return data_parallel(state, forward, padding, batch, model_runner)
+    raise ValueError(f"unknown padding kind {padding.kind!r} of {forward.mode}")
 
 
-def graph(state: JobState, padding: Padding, batch: Any) -> Table:
-    """CUDA-graph static buffers: filled from the batch, then viewed at the padded size."""
+def graph(state: JobState, forward: Forward, padding: Padding, batch: Any) -> Table:
+    """The registry of static buffers: filled from the batch, by the runner where there is one, then viewed at the
+    padded size."""
     if state.engine.build_decode_registry is None:
         raise Absent("this release has no graph buffer registry")
     if state.registry is None:
@@ -45,26 +60,27 @@ def graph(state: JobState, padding: Padding, batch: Any) -> Table:
             share_pool=False,  # the process-wide pool would carry values over to the next job
         )
     registry = state.registry
-    state.meter.call(
-        registry.fill_from,
-        batch,
-        raw_bs=batch.batch_size,
-        padded_bs=padding.batch,
-        raw_num_tokens=batch.positions.shape[0],
-        padded_num_tokens=padding.tokens,
-    )
+    if not graph_runners.decode(state, forward, batch, registry):
+        state.meter.call(
+            registry.fill_from,
+            batch,
+            raw_bs=batch.batch_size,
+            padded_bs=padding.batch,
+            raw_num_tokens=batch.positions.shape[0],
+            padded_num_tokens=padding.tokens,
+        )
     view = state.meter.call(
         registry.extract_buffer,
         padded_bs=padding.batch,
         padded_num_tokens=padding.tokens,
         forward_batch_template=batch,
     )
-    return table("padded", view)
+    return state.table("padded", forward, view)
 
 
-def data_parallel(state: JobState, padding: Padding, batch: Any, model_runner: Any) -> Table:
+def data_parallel(state: JobState, forward: Forward, padding: Padding, batch: Any, model_runner: Any) -> Table:
     """Padding to the other data-parallel ranks' size, in place as the engine does it."""
     if not hasattr(batch, "_pad_inputs_to_size"):
         raise Absent("this release has no ForwardBatch._pad_inputs_to_size")
     state.meter.call(batch._pad_inputs_to_size, model_runner, padding.tokens, padding.batch)
-    return table("padded", batch)
+    return state.table("padded", forward, batch)

@@ -101,6 +101,12 @@ class AttentionBackend:
 
     get_cpu_graph_seq_len_fill_value = get_cuda_graph_seq_len_fill_value
 
+    def init_forward_metadata_out_graph(self, forward_batch: Any, in_capture: bool = False) -> None:
+        """Nothing to plan before a graph is replayed."""
+
+    def shared_read_ends(self, forward_mode: Any) -> None:
+        """Nobody waits for the end of its reads."""
+
 
 def runner(device: str, algorithm: Any, *, mrope: bool = True, draft: bool = False) -> Any:
     """A model runner. device: torch device name; mrope: whether its model has three-row positions."""
@@ -112,7 +118,12 @@ def runner(device: str, algorithm: Any, *, mrope: bool = True, draft: bool = Fal
         lora_manager=None,
         ngram_embedding_manager=StandIn(enabled=False),
         prefill_attention_backend_str=backend,
-        server_args=StandIn(attention_backend=backend, enable_lora=False, enable_lora_overlap_loading=False),
+        server_args=StandIn(
+            attention_backend=backend,
+            enable_lora=False,
+            enable_lora_overlap_loading=False,
+            speculative_use_rejection_sampling=False,
+        ),
         use_ngram_embedding=False,
         is_hybrid_swa=False,
         mambaish_config=None,
@@ -132,5 +143,7 @@ def runner(device: str, algorithm: Any, *, mrope: bool = True, draft: bool = Fal
         spec_algorithm=algorithm,
         decode_cuda_graph_runner=None,
         canary_manager=None,
+        device_timer=None,
+        hisparse_coordinator=None,
         model_is_mrope=mrope,
     )

@@ -21,7 +21,7 @@ import msgspec
 from adapters.protocol import Cost, Forward, Job, Result, Table, Tables
 from adapters.sglang.capabilities import Engine
 from adapters.sglang.meter import Meter, raised
-from adapters.sglang.wire import pack, table
+from adapters.sglang.wire import pack
 
 COMPARATOR = "ROPECHECK_COMPARATOR"
 """In the worker's environment."""
@@ -51,22 +51,25 @@ class JobState:
         self.items = 0
         """Media items made so far: their number is their hash."""
         self.registry: Any = None
+        self.graph_runners: dict[tuple[str, int, int], Any] = {}
+        """Runners by (class, tokens per request, draft steps), with the static buffers that they own."""
         self.widest = widest(job)
         self.compare_ns = 0
         kind = comparator_type()
         self._comparator: Any = None if kind is None else kind()
         self._unsettled: list[Table] = []
 
-    def table(self, label: str, forward: Forward, batch: Any) -> Table:
-        """The tables that a forward batch holds now; where they are compared on the device, an empty one in their
-        place until `settle`."""
+    def table(self, label: str, forward: Forward, holder: Any) -> Table:
+        """The tables that a forward batch, or a runner's buffers, hold now (`positions`, `mrope_positions`); where they
+        are compared on the device, an empty one in their place until `settle`."""
+        positions, rows = holder.positions, holder.mrope_positions
         if self._comparator is None or not forward.expect:
-            return table(label, batch)
+            return Table(label, pack(positions), pack(rows))
         start = perf_counter_ns()
-        added = self._comparator.add(forward, label, batch.positions, batch.mrope_positions)
+        added = self._comparator.add(forward, label, positions, rows)
         self.compare_ns += perf_counter_ns() - start
         if not added:
-            return table(label, batch)
+            return Table(label, pack(positions), pack(rows))
         self._unsettled.append(empty := Table(label, None, None))
         return empty
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from adapters.protocol import Table, Tensor
+from adapters.protocol import Tensor
 
 _NAMES: dict[Any, str] = {}
 
@@ -41,8 +41,3 @@ def unpack(tensor: Tensor) -> Any:
     if not tensor.data:
         return torch.empty(tensor.shape, dtype=dtype)
     return torch.frombuffer(bytearray(tensor.data), dtype=dtype).view(tensor.shape)
-
-
-def table(label: str, batch: Any) -> Table:
-    """The two tables that a forward batch holds now."""
-    return Table(label, pack(batch.positions), pack(batch.mrope_positions))

@@ -119,6 +119,10 @@ def without_request(op: Operation, req: int) -> Operation | None:
 
 def smaller_operations(op: Operation) -> Iterator[Operation]:
     """The operation with less in it."""
+    if isinstance(op, Extend | Decode | Draft | Verify | DraftExtend) and op.pad:
+        size = "pad_tokens" if isinstance(op, Extend) else "pad_batch"
+        yield msgspec.structs.replace(op, **{"pad": "", size: 0})
+        yield msgspec.structs.replace(op, **{size: max(getattr(op, size) - 1, 0)})
     match op:
         case Submit() | Turn():
             for prompt in smaller_histories(op.prompt):
@@ -132,8 +136,11 @@ def smaller_operations(op: Operation) -> Iterator[Operation]:
                     if changed != window and changed.tokens >= 0 and changed.hit >= 0:
                         windows = (*op.windows[:number], changed, *op.windows[number + 1 :])
                         yield msgspec.structs.replace(op, windows=windows)
-        case Decode() if op.pad:
-            yield Decode(op.reqs)
+        case Draft():
+            if op.num_steps > 2:
+                yield msgspec.structs.replace(op, num_steps=op.num_steps - 1)
+            if op.topk > 1:
+                yield msgspec.structs.replace(op, topk=op.topk - 1)
         case Verify():
             if all(op.parents):
                 yield msgspec.structs.replace(op, parents=tuple(tree[:-1] for tree in op.parents))

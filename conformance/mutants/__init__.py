@@ -6,11 +6,11 @@ none.
 
 from __future__ import annotations
 
-from conformance.mutants import cells, forwards, held, rotary, turns
+from conformance.mutants import cells, forwards, held, padding, rotary, turns
 from conformance.mutants.base import Mutant
 
 MUTANTS: dict[str, Mutant] = {
-    mutant.name: mutant for module in (forwards, cells, turns, held, rotary) for mutant in module.MUTANTS
+    mutant.name: mutant for module in (forwards, padding, cells, turns, held, rotary) for mutant in module.MUTANTS
 }
 """Every planted fault by name."""
 

@@ -1,4 +1,4 @@
-"""Faults in the shape of a forward's tables, in padding, in what building it changes and costs."""
+"""Faults in the shape of a forward's tables, in what building it changes and costs."""
 
 from __future__ import annotations
 
@@ -88,52 +88,6 @@ class Int32Table(ReferenceEngine):
 class BlockInt64(ReferenceEngine):
     def answer(self, label: str, step: protocol.Forward, built: Tables) -> protocol.Table:
         return protocol.Table(label, tensor(built.positions), super().answer(label, step, built).mrope)
-
-
-class StalePadding(ReferenceEngine):
-    """Padded columns keep what the last larger batch left there."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.last: dict[int, Tables] = {}
-
-    def pad(self, padding: protocol.Padding, built: Tables) -> Tables:
-        right = super().pad(padding, built)
-        old = self.last.get(padding.tokens)
-        live = built.positions.size
-        self.last[padding.tokens] = right
-        if old is None:
-            return right
-        rows, index = rows_of(right), np.array(right.positions)
-        rows[:, live:], index[live:] = rows_of(old)[:, live:], old.positions[live:]
-        return with_both(right, index, rows)
-
-
-class PaddedOneRow(ReferenceEngine):
-    """Only the first row is copied into the wide buffer."""
-
-    def pad(self, padding: protocol.Padding, built: Tables) -> Tables:
-        right = super().pad(padding, built)
-        rows = rows_of(right)
-        rows[1:] = 0
-        return with_rows(right, rows)
-
-
-class PaddedOnesFill(ReferenceEngine):
-    def pad(self, padding: protocol.Padding, built: Tables) -> Tables:
-        right = super().pad(padding, built)
-        rows = rows_of(right)
-        rows[:, built.positions.size :] = 1
-        return with_rows(right, rows)
-
-
-class PaddedIndexOnly(ReferenceEngine):
-    """The three-row table is not widened."""
-
-    def pad(self, padding: protocol.Padding, built: Tables) -> Tables:
-        right = super().pad(padding, built)
-        assert built.mrope is not None
-        return with_rows(right, built.mrope)
 
 
 class ChangesLengths(ReferenceEngine):
@@ -235,10 +189,6 @@ MUTANTS = (
     Mutant("text table has one row", "V23, R5", "the shape depends on content", FlatTextTable),
     Mutant("verify table is int32", "T18", "another dtype than the rest", Int32Table),
     Mutant("diffusion block is int64", "slip", "another dtype than the kernel reads", BlockInt64),
-    Mutant("padding keeps an older batch", "V5, O10", "stale columns behind the live ones", StalePadding),
-    Mutant("padding copies one row", "O7, O10", "h and w are lost in the wide buffer", PaddedOneRow),
-    Mutant("padding filled with ones", "slip", "padded columns hold 1", PaddedOnesFill),
-    Mutant("padding widens the index alone", "T20", "ids are padded, positions are not", PaddedIndexOnly),
     Mutant("draft extend changes the lengths", "slip", "the batch's own seq_lens are advanced", ChangesLengths),
     Mutant("extend changes the media", "T3", "tables are written while being read", ChangesMedia),
     Mutant("decode edits in place", "R6, V9", "a second build differs", EditsInPlace),

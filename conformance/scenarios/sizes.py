@@ -116,5 +116,7 @@ def _shrinking(kind: str) -> Scenario:
         Decode(many[:1], pad="graph", pad_batch=4),
         Verify(many, tuple(chain(3) for _ in many), path="direct", pad="graph", pad_batch=160),
         Verify(many[:2], (chain(3), chain(3)), path="direct", pad="graph", pad_batch=160),
+        *(Draft(many[:rows], num_steps=3, topk=2, pad="graph", pad_batch=160) for rows in (130, 3, 1)),
+        *(DraftExtend(many[:rows], 4, pad="graph", pad_batch=160) for rows in (130, 3, 1)),
         Decode(many[:5], pad="dp", pad_batch=160),
     )

@@ -164,7 +164,7 @@ def _padded(value: v.PaddingInput) -> Derived:
     for load in (*value.earlier, value.load):
         if load.padded_tokens > value.capacity:
             raise OutOfDomain(f"padded to {load.padded_tokens} columns in a buffer of {value.capacity}")
-        (plain,) = _forwards(value.family, load.requests, load.batch)
+        plain = _forwards(value.family, load.requests, load.batch)[0]  # of a draft loop, what its graph is loaded with
     live = "padding.live_columns"
     cells = padding.forward(
         tuple(replace(cell, index_rule=live, column_rule=live) for cell in plain.cells),

@@ -82,8 +82,8 @@ def _padding(
     loads: dict[str, list[v.Load]],
 ) -> Iterator[Candidate]:
     built = expected.tables.get("padded")
-    if built is None:
-        return
+    if built is None or expected.buffer in ("frozen_kv", "multi_layer"):
+        return  # whose graph replays a draft is the engine's affair: the vector would say the same
     buffer = "graph" if getattr(op, "pad", "") == "graph" else "dp"
     width = int(built.positions.size)
     load = v.Load(requests=_requests(state, expected.batch), batch=batch_of(expected.batch), padded_tokens=width)
@@ -93,6 +93,8 @@ def _padding(
     value = v.PaddingInput(family=scenario.family, buffer="graph" if buffer == "graph" else "dp", capacity=capacity,
                            earlier=tuple(earlier) if buffer == "graph" else (), load=load)
     features = _situations(expected) | {f"{buffer} {expected.batch.mode}", f"after {len(value.earlier)} loads"}
+    if any(len(one.requests) > len(load.requests) for one in value.earlier):
+        features |= {f"{expected.batch.mode} after more requests"}
     yield _candidate(scenario, number, value, (table_of("padded", built, capacity),), features)
     earlier.append(load)
 

@@ -1,4 +1,4 @@
-"""A worker of the real engine, and its pipe."""
+"""A worker of the real engine and its pipe; requests for it, and what its tables must hold by the specification."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
+import numpy as np
 
 from adapters import protocol as p
+from spec.families.qwen2_vl import QWEN2_VL
+from spec.history import History, TokenIndex, delta_of, ideal_column, image, prompt_table, run_length, text
 
 ROOT = Path(__file__).parents[2]
+PICTURE: History = (text(2), image(1, 4, 6), text(1))
+WORDS: History = (text(5),)
 
 
 class Worker:
@@ -55,3 +60,43 @@ class Worker:
         code = self.process.wait(timeout=20)
         self.incoming.close()
         return code
+
+
+def submit(req: int, history: History) -> p.Submit:
+    ids, media = prompt(history)
+    return p.Submit(req, ids, media)
+
+
+def prompt(history: History) -> tuple[tuple[int, ...], p.Media | None]:
+    """Token ids and media of a history, as a processor would make them."""
+    items, start = [], 0
+    for run in history:
+        stop = start + run_length(QWEN2_VL, run)
+        if not run.is_text:
+            items.append(p.Item(run.kind, start, stop))
+        start = stop
+    if not items:
+        return tuple(range(1, start + 1)), None
+    table = np.array(prompt_table(QWEN2_VL, history), dtype=np.int64).T.copy()
+    packed = p.Tensor("int64", table.shape, table.tobytes())
+    delta = delta_of(prompt_table(QWEN2_VL, history))
+    return tuple(range(1, start + 1)), p.Media(packed, delta, tuple(items))
+
+
+def columns(history: History, *indices: int) -> list[tuple[int, ...]]:
+    table = prompt_table(QWEN2_VL, history)
+    return [ideal_column(table, TokenIndex(index)) for index in indices]
+
+
+def unpacked(table: p.Table) -> tuple[list[int], list[tuple[int, ...]]]:
+    """(positions, columns) of a reported table."""
+    assert table.positions is not None and table.mrope is not None
+    positions = np.frombuffer(table.positions.data, table.positions.dtype)
+    rows = np.frombuffer(table.mrope.data, table.mrope.dtype).reshape(table.mrope.shape)
+    return positions.tolist(), [tuple(column) for column in rows.T.tolist()]
+
+
+def tables(result: p.Result) -> dict[str, tuple[list[int], list[tuple[int, ...]]]]:
+    assert isinstance(result, p.Tables), result
+    assert result.changed == ()
+    return {table.label: unpacked(table) for table in result.tables}

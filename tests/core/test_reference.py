@@ -12,8 +12,9 @@ from conformance.generate import histories, scenarios
 from conformance.scenarios import chosen
 from reference import compose
 from reference.batches import Batch, Expected
+from reference.legal import refuse_nonsense
 from reference.lifecycle import apply
-from reference.operations import Decode, Extend, Mixed, Operation, Scenario, Submit, Verify, Window
+from reference.operations import Decode, Draft, DraftExtend, Extend, Mixed, Operation, Scenario, Submit, Verify, Window
 from reference.requests import Request, State
 from reference.timeline import timeline
 from spec.families import family
@@ -152,6 +153,8 @@ IMAGE: History = (text(2), image(1, 4, 6))
         ((Submit(0, IMAGE), Submit(1, IMAGE), Extend((Window(0, 2), Window(1, 2)))), "one at a time"),
         ((Submit(0, IMAGE), Extend((Window(0),)), Verify((0,), ((1,),))), "parents come first"),
         ((Submit(0, IMAGE), Mixed((Window(0),), ())), "needs a window and a decoding request"),
+        ((Submit(0, IMAGE), Extend((Window(0),)), Draft((0,), 2, pad="graph")), "short of the live columns"),
+        ((Submit(0, IMAGE), Extend((Window(0),)), Verify((0,), ((),), ragged=True, pad="dp")), "to its tier"),
     ],
 )
 def test_states_that_no_request_leads_to_are_refused(ops: tuple[Operation, ...], reason: str) -> None:
@@ -159,3 +162,18 @@ def test_states_that_no_request_leads_to_are_refused(ops: tuple[Operation, ...],
     with pytest.raises(OutOfDomain, match=reason):
         for op in ops:
             state = apply(state, op).state
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        Draft((0,), 2, pad="dp", pad_batch=1),
+        Draft((0,), 2, pad="multi_layer", pad_batch=1),
+        DraftExtend((0,), 2, pad="frozen_kv", pad_batch=1),
+        Decode((0,), pad="frozen_kv", pad_batch=1),
+        Extend((Window(0),), pad="graph", pad_tokens=9),
+    ],
+)
+def test_a_buffer_that_the_forward_is_never_loaded_into_is_refused(op: Operation) -> None:
+    with pytest.raises(OutOfDomain, match=r"ops\[0\].pad: .* is none of"):
+        refuse_nonsense(Scenario(name="x", ops=(op,)))

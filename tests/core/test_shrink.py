@@ -8,7 +8,7 @@ from conformance.generate import random_scenarios, shrink, stateful_scenarios
 from conformance.generate.shrink import candidates, without_request
 from conformance.mutants import MUTANTS
 from conformance.scenarios.script import PROMPTS, running, scenario, spec_round
-from reference.operations import Decode, Extend, Mixed, Scenario, Submit, Window
+from reference.operations import Decode, Draft, Extend, Mixed, Scenario, Submit, Window
 from tests.core.support import outcome
 
 
@@ -41,6 +41,24 @@ def test_a_neighbours_delta_needs_two_requests() -> None:
     small, failure = shrink(big(), key, lambda candidate: outcome(candidate, make))
     assert failure is not None
     assert sum(isinstance(op, Submit) for op in small.ops) == 2 and len(small.ops) <= 5
+
+
+def test_a_draft_graphs_stale_padding_shrinks_to_two_loads() -> None:
+    make = MUTANTS["draft graph keeps an older batch"].make
+    key = ("padding.harmless_fill", "draft_decode", "fill not zero")
+    start = scenario(
+        "graph",
+        "",
+        running(PROMPTS["image"], PROMPTS["text"], PROMPTS["video"]),
+        Draft((0, 1, 2), num_steps=4, topk=2, pad="graph", pad_batch=6),
+        Decode((0, 2), pad="graph", pad_batch=3),
+        Draft((1,), num_steps=4, topk=2, pad="graph", pad_batch=6),
+    )
+    small, failure = shrink(start, key, lambda candidate: outcome(candidate, make))
+    assert failure is not None and failure.label == "padded"
+    loads = [op for op in small.ops if isinstance(op, Draft)]
+    assert [(len(op.reqs), op.num_steps) for op in loads] == [(2, 2), (1, 2)]
+    assert len(small.ops) == 5
 
 
 def test_nothing_shrinks_without_the_failure() -> None:
