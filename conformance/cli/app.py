@@ -14,6 +14,7 @@ import typer
 from conformance.cli import bundle as cli_bundle
 from conformance.cli import known as cli_known
 from conformance.cli import look as cli_look
+from conformance.cli import prove as cli_prove
 from conformance.cli import targets as cli_targets
 from conformance.cli import vectors as cli_vectors
 from conformance.cli.options import (
@@ -61,6 +62,7 @@ app.command("explain")(cli_look.explain)
 app.command("doctor")(cli_look.doctor)
 cli_targets.mount(app)
 app.command("bundle")(cli_bundle.make)
+app.command("prove")(cli_prove.prove)
 
 
 @app.command()

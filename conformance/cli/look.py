@@ -18,6 +18,7 @@ from conformance.errors import GaveUp, UsageError
 from conformance.families import known as family_known
 from conformance.families.case import NOT_COVERED
 from conformance.plan import Plan
+from conformance.prove.theorems import OUT_OF_REACH, THEOREMS
 from conformance.run import phases
 from conformance.run.pool import Pool
 from conformance.targets import registry as targets
@@ -116,6 +117,10 @@ def _explained(rule: Rule, known_folder: Path) -> list[tuple[str, str]]:
     lines.append(("source", rule.source))
     module, _, _ = rule.stated.partition(":")
     lines.append(("stated", f"{module.replace('.', '/')}.py:{rule.line} ({rule.stated})"))
+    if rule.id in THEOREMS:
+        lines.append(("proved", f"for all sizes, on the specification: `ropecheck prove {rule.id}`"))
+    elif rule.id in OUT_OF_REACH:
+        lines.append(("proved", f"not by `ropecheck prove`: {OUT_OF_REACH[rule.id]}"))
     lines.append(("bugs", ", ".join(rule.bugs) or "none known"))
     entries = [known for known in known_list.load(known_folder) if known.entry.rule == rule.id]
     for known in entries:

@@ -1,0 +1,147 @@
+"""Loops over sequences of unknown length: which may be run for one arbitrary element, and one step of those that carry
+something from element to element.
+
+Both read the source of the specification's own function; nothing is stated again.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable
+from functools import cache
+from types import CodeType, FrameType
+from typing import Any
+
+from conformance.prove.explorer import Unanswered
+
+_ADDS = ("append", "extend")
+
+
+def check_caller() -> FrameType | None:
+    """The frame of the specification whose `for` iterates now, if one does.
+
+    Raises Unanswered when that loop carries something from element to element.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not frame.f_globals.get("__name__", "").startswith("spec."):
+        frame = frame.f_back
+    return frame if frame is not None and _check_line(frame.f_code, frame.f_lineno) else None
+
+
+def check_all(function: Callable[..., Any]) -> None:
+    """The same for every loop of a function."""
+    code = inspect.unwrap(function).__code__
+    for loop in _loops(code):
+        _check_line(code, loop.lineno + code.co_firstlineno - 1)
+
+
+@cache
+def _check_line(code: CodeType, line: int) -> bool:
+    """Whether a loop begins on the line. Raises Unanswered for one that carries something."""
+    for loop in _loops(code):
+        if line - code.co_firstlineno + 1 in range(loop.lineno, (loop.iter.end_lineno or loop.lineno) + 1):
+            if why := _carries(loop):
+                raise Unanswered(f"{code.co_filename.rpartition('/')[2]}:{line} {code.co_name}: a loop that {why}")
+            return True
+    return False
+
+
+@cache
+def _tree(code: CodeType) -> ast.AST:
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(code)))
+    except (OSError, SyntaxError):  # a lambda or a generator: an expression carries nothing
+        return ast.Module(body=[], type_ignores=[])
+
+
+def _loops(code: CodeType) -> list[ast.For]:
+    return [node for node in ast.walk(_tree(code)) if isinstance(node, ast.For)]
+
+
+def _carries(loop: ast.For) -> str:
+    """What the loop carries from one element to the next; "" for nothing.
+
+    Allowed: names that each round assigns before it reads them, appends to a list that the body does not read, raise,
+    and return (a path returns, or the arbitrary element does not make it return).
+    """
+    for node in (inner for statement in loop.body for inner in ast.walk(statement)):
+        if isinstance(node, (ast.Break, ast.Continue, ast.While, ast.Global, ast.Nonlocal, ast.Delete, ast.NamedExpr)):
+            return f"has a {type(node).__name__.lower()}"
+        if isinstance(node, (ast.Subscript, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
+            return "changes a value in place"
+        if isinstance(node, ast.AugAssign):
+            return f"carries {ast.unparse(node.target)}"
+    own = {node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    lists: set[str] = set()
+    read = _read_first(loop.body, own, _names(loop.target), lists)
+    if early := sorted(read):
+        return f"carries {early[0]}"
+    used = [node.id for statement in loop.body for node in ast.walk(statement) if isinstance(node, ast.Name)]
+    for name in sorted(lists - own):
+        if used.count(name) > sum(_added_to(node) == name for body in loop.body for node in ast.walk(body)):
+            return f"reads {name}, which it fills"
+    return ""
+
+
+def _read_first(body: list[ast.stmt], own: set[str], known: set[str], lists: set[str]) -> set[str]:
+    """Names of `own` that the statements may read before they assign them; `known` grows by what they assign."""
+    early: set[str] = set()
+    for statement in body:
+        if isinstance(statement, ast.If):
+            early |= _loaded(statement.test) & own - known
+            branches = [set(known), set(known)]
+            for names, part in zip(branches, (statement.body, statement.orelse), strict=True):
+                early |= _read_first(part, own, names, lists)
+            known |= branches[0] & branches[1]
+        elif isinstance(statement, ast.For):
+            early |= _loaded(statement.iter) & own - known
+            early |= _read_first(statement.body, own, known | _names(statement.target), lists)
+        else:
+            early |= _loaded(statement) & own - known
+            for node in ast.walk(statement):
+                if name := _added_to(node):
+                    lists.add(name)
+            known |= {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return early
+
+
+def _added_to(node: ast.AST) -> str:
+    """`name` in name.append(...)."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ADDS:
+        return node.func.value.id if isinstance(node.func.value, ast.Name) else ""
+    return ""
+
+
+def _names(target: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
+
+
+def _loaded(node: ast.AST) -> set[str]:
+    bound = {inner.id for c in ast.walk(node) if isinstance(c, ast.comprehension) for inner in ast.walk(c.target)
+             if isinstance(inner, ast.Name)}
+    loads = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    return loads - bound
+
+
+def step_of(function: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
+    """The body of the function's only loop, compiled from its own source: state -> state, both by name."""
+    function = inspect.unwrap(function)
+    loops = _loops(function.__code__)
+    if len(loops) != 1:
+        raise Unanswered(f"{function.__qualname__} has {len(loops)} loops; a step needs one")
+
+    def step(**state: Any) -> dict[str, Any]:
+        module = ast.parse(f"def step({', '.join(state)}):\n    return locals()")
+        made = module.body[0]
+        assert isinstance(made, ast.FunctionDef)
+        made.body[:0] = loops[0].body
+        ast.fix_missing_locations(module)
+        space: dict[str, Any] = {}
+        exec(compile(module, f"<step of {function.__qualname__}>", "exec"), function.__globals__, space)
+        after: dict[str, Any] = space["step"](**state)
+        return after
+
+    return step

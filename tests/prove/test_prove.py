@@ -1,0 +1,129 @@
+"""The laws are proved, every law is accounted for, and the command line says so."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import sys
+
+import pytest
+
+from conformance.cli import app as cli
+from conformance.prove.theorems import OUT_OF_REACH, THEOREMS
+from spec.rules import all_rules
+
+needs_z3 = pytest.mark.skipif(importlib.util.find_spec("z3") is None, reason="z3-solver is not installed")
+
+
+def test_every_law_is_proved_or_listed() -> None:
+    rules = all_rules()
+    laws = {id for id in rules if id.startswith("laws.")}
+    assert laws <= set(THEOREMS) | set(OUT_OF_REACH)
+    assert not set(THEOREMS) & set(OUT_OF_REACH)
+    assert set(THEOREMS) | set(OUT_OF_REACH) <= set(rules)
+    assert all(reason and "\n" not in reason for reason in OUT_OF_REACH.values())
+
+
+@needs_z3
+@pytest.mark.parametrize("rule", THEOREMS)
+def test_it_is_proved(rule: str) -> None:
+    from conformance.prove.prover import Prover
+
+    found = Prover().prove(THEOREMS[rule])
+    assert found.state == "proved", found
+    assert found.paths and found.queries
+
+
+@needs_z3
+def test_nothing_is_left_in_the_specification() -> None:
+    from conformance.prove.prover import Prover
+    from spec.modes import target_verify
+
+    before = {name: dict(vars(module)) for name, module in sys.modules.items() if name.startswith("spec.")}
+    Prover().prove(THEOREMS["laws.draft_step_is_a_decode"])
+    after = {name: dict(vars(module)) for name, module in sys.modules.items() if name.startswith("spec.")}
+    assert before == after
+    assert target_verify.depths((0, 1)) == (0, 1, 2)
+    assert "len" not in vars(target_verify) and builtins.len is len
+
+
+@needs_z3
+def test_a_line_for_each_law(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.execute(["prove", "decode.text_only", "laws.same_step_twice", "decode.text_only"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("proved        decode.text_only: 8 cases, ")
+    assert lines[1].startswith("out of reach  laws.same_step_twice: ")
+    assert lines[2].startswith("1 proved, 1 out of reach, for all sizes and tables of 3 and 4 rows, by z3 ")
+
+
+@needs_z3
+def test_nothing_proved_is_exit_4() -> None:
+    assert cli.execute(["prove", "laws.same_step_twice"]) == 4
+
+
+@needs_z3
+def test_a_refuted_law_is_exit_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from tests.prove.planted import plant
+
+    plant(monkeypatch, "spec.modes.draft_decode:index_of", "seq_len + step", "seq_len")
+    assert cli.execute(["prove", "laws.draft_step_is_a_decode", "decode.text_only"]) == 1
+    out = capsys.readouterr().out
+    assert "REFUTED       laws.draft_step_is_a_decode" in out
+    assert "rules: draft_decode.indices, draft_decode.delta_each_step, decode.index, decode.delta_applies_once" in out
+    assert "1 proved, 1 refuted" in out
+
+
+@needs_z3
+def test_what_z3_cannot_answer_is_exit_3(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    import z3
+
+    monkeypatch.setattr(z3.Solver, "check", lambda self: z3.unknown)
+    monkeypatch.setattr(z3.Solver, "reason_unknown", lambda self: "timeout")
+    assert cli.execute(["prove", "decode.delta_applies_once"]) == 3
+    assert "UNANSWERED    decode.delta_applies_once: past: z3 does not know (timeout)" in capsys.readouterr().out
+
+
+@needs_z3
+def test_an_interrupt_that_z3_catches_is_exit_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    import z3
+
+    monkeypatch.setattr(z3.Solver, "check", lambda self: z3.unknown)
+    monkeypatch.setattr(z3.Solver, "reason_unknown", lambda self: "interrupted from keyboard")
+    assert cli.execute(["prove", "decode.delta_applies_once"]) == 130
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("laws.batch_ordr", "did you mean laws.batch_order"),
+        ("batch_order", "did you mean laws.batch_order?"),
+        ("zzz", "known: "),
+    ],
+)
+def test_an_unknown_law_is_exit_2(name: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.execute(["prove", "laws.batch_split", name]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+
+
+def test_without_z3_it_is_one_line_and_exit_3(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "z3" else find(name, *more))
+    assert cli.execute(["prove"]) == 3
+    assert capsys.readouterr().err == "ropecheck: prove needs z3, which is not installed: pip install z3-solver\n"
+
+
+def test_explain_says_what_is_proved_without_z3(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "z3", None)
+    assert cli.execute(["explain", "laws.batch_order"]) == 0
+    assert "proved    for all sizes, on the specification: `ropecheck prove laws" in capsys.readouterr().out
+    assert cli.execute(["explain", "laws.same_step_twice"]) == 0
+    assert "proved    not by `ropecheck prove`: " in capsys.readouterr().out
+    assert cli.execute(["explain", "decode.width"]) == 0
+    assert "proved " not in capsys.readouterr().out
