@@ -201,7 +201,7 @@ class Forward(msgspec.Struct, frozen=True, tag="forward"):
 
 
 class Observe(msgspec.Struct, frozen=True, tag="observe"):
-    """Report the state of these requests."""
+    """Report the state of these requests; one whose step failed before it came to be is left out."""
 
     reqs: tuple[int, ...]
 

@@ -443,7 +443,7 @@ def _message(op: ops.Operation, batch: Batch, repeat: bool) -> protocol.Forward:
         block_size=batch.block_size,
         repeat=repeat,
         padding=_padding(op, batch),
-        host_lengths=op.host_lengths if isinstance(op, ops.DraftExtend) else True,
+        host_lengths=op.host_lengths if isinstance(op, ops.Draft | ops.Verify | ops.DraftExtend) else True,
         path=op.path if isinstance(op, ops.Draft | ops.Verify | ops.DraftExtend) else "direct",
     )
     return forward

@@ -80,7 +80,7 @@ class ReferenceEngine:
             case protocol.Schedule():
                 self.schedule(step)
             case protocol.Observe():
-                return protocol.States(tuple(self.state(req) for req in step.reqs))
+                return protocol.States(tuple(self.state(req) for req in step.reqs if req in self.held))
             case protocol.Cost():
                 return protocol.Counted(self.copies(step.forward), ())
             case protocol.Forward():

@@ -6,6 +6,8 @@ A signature names what went wrong so that two scenarios of one fault carry the s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from adapters import protocol
@@ -39,10 +41,17 @@ def index_signature(expected: IntArray, observed: IntArray) -> str:
 
 
 def column_signature(
-    expected: Expected, span: Span, columns: IntArray, indices: IntArray, want: IntArray, got: IntArray
+    expected: Expected,
+    span: Span,
+    columns: IntArray,
+    indices: IntArray,
+    want: IntArray,
+    got: IntArray,
+    deltas: Sequence[int],
 ) -> str:
-    """For the wrong columns of one span. columns, indices: int64 [n]; want, got: int64 [axes, n]."""
-    if expected.mode == "ragged_verify" and _equal_shares(expected, columns, indices, got):
+    """For the wrong columns of one span. columns, indices: int64 [n]; want, got: int64 [axes, n]; deltas: per request,
+    as the engine holds them, which may have been seen to be wrong before."""
+    if expected.mode == "ragged_verify" and _equal_shares(expected, columns, indices, got, deltas):
         return "dealt in equal shares"
     if span.request < 0:
         return "fill not zero"
@@ -72,13 +81,15 @@ def column_signature(
     return "other values"
 
 
-def _equal_shares(expected: Expected, columns: IntArray, indices: IntArray, got: IntArray) -> bool:
+def _equal_shares(
+    expected: Expected, columns: IntArray, indices: IntArray, got: IntArray, deltas: Sequence[int]
+) -> bool:
     """Whether packed columns were given deltas as if every request owned the same number of them."""
     width, count = expected.tables[""].positions.size, len(expected.lines)
     if width % count:
         return False
-    deltas = np.array([expected.lines[int(column) // (width // count)].delta for column in columns], dtype=np.int64)
-    return bool((got == indices + deltas).all())
+    shares = np.array([deltas[int(column) // (width // count)] for column in columns], dtype=np.int64)
+    return bool((got == indices + shares).all())
 
 
 def _constant(values: IntArray) -> bool:

@@ -11,6 +11,7 @@ from conformance.outcome import Difference, Failure, Unrun
 from conformance.plan import ExpectedState, StateCheck, decoded
 from reference.timeline import IntArray
 from spec import ownership
+from spec.history import Delta
 
 if TYPE_CHECKING:
     from conformance.verdict import Tally
@@ -169,6 +170,8 @@ def _fresh(tally: Tally, check: StateCheck, expected: ExpectedState, state: prot
     want = set(ownership.delta_cache(expected.line.delta))  # type: ignore[arg-type]
     got = set(decoded(state.delta_cache).ravel().tolist())
     if got != want:
+        held = [] if state.delta is None else decoded(state.delta).ravel().tolist()
+        fits = len(held) == 1 and got == set(ownership.delta_cache(Delta(held[0])))
         _fail(
             tally,
             check,
@@ -179,6 +182,8 @@ def _fresh(tally: Tally, check: StateCheck, expected: ExpectedState, state: prot
             f"request {state.req} caches {sorted(got)}, its delta is {expected.line.delta}",
             str(sorted(want)),
             str(sorted(got)),
+            # A wrong delta, seen before, makes a wrong cache: what is cached is still what is held.
+            follows=tally.tainted.get(state.req, "") if fits else "",
         )
 
 
@@ -393,8 +398,8 @@ def _fail(
     expected: str,
     observed: str,
     column: int | None = None,
+    follows: str = "",
 ) -> None:
-    follows = ""
     if rule in STATE_RULES and " grew by " not in signature:
         follows = tally.tainted.get(req, "")
         tally.taint(req, rule)

@@ -372,7 +372,10 @@ def _cells(
             req = _request(check.expected, span.request)
             wrong = (good != bad).any(axis=0)
             columns = np.arange(span.start, span.stop)[wrong]
-            signature = column_signature(check.expected, span, columns, index[wrong], good[:, wrong], bad[:, wrong])
+            signature = column_signature(
+                check.expected, span, columns, index[wrong], good[:, wrong], bad[:, wrong],
+                _deltas(tally, check.expected),
+            )
             follows = tally.tainted.get(req, "")
             if follows and not _implied(tally, req, index[wrong], bad[:, wrong]):
                 follows = ""
@@ -389,6 +392,15 @@ def _cells(
                 _view(check.expected, want, positions, rows),
                 follows,
             )
+
+
+def _deltas(tally: Tally, expected: Expected) -> list[int]:
+    """Per request of a batch, the delta that the engine holds: the right one unless it was seen to be wrong."""
+    out = []
+    for req, line in zip(expected.batch.reqs, expected.lines, strict=True):
+        held = decoded(tally.held[req][1]) if req in tally.tainted and req in tally.held else None
+        out.append(line.delta if held is None or held.size != 1 else int(held.flat[0]))
+    return out
 
 
 def _implied(tally: Tally, req: int, indices: IntArray, bad: IntArray) -> bool:

@@ -93,6 +93,8 @@ class Draft(msgspec.Struct, frozen=True, tag="draft", omit_defaults=True):
     pad: str = ""
     """"", "graph" (the draft loop's static buffers) or "frozen_kv" (those of the frozen-KV MTP runner)."""
     pad_batch: int = 0
+    host_lengths: bool = True
+    """Whether the batch carries a copy of its lengths on the host; here and below."""
 
 
 class Verify(msgspec.Struct, frozen=True, tag="verify", omit_defaults=True):
@@ -111,6 +113,7 @@ class Verify(msgspec.Struct, frozen=True, tag="verify", omit_defaults=True):
     path: str = "caller"
     pad: str = ""
     pad_batch: int = 0
+    host_lengths: bool = True
 
 
 class DraftExtend(msgspec.Struct, frozen=True, tag="draft_extend", omit_defaults=True):

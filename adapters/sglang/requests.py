@@ -188,8 +188,9 @@ def begin_window(state: JobState, number: int, req: Any) -> None:
 
 
 def observe(state: JobState, step: Observe) -> States:
-    """Report what the engine holds for these requests."""
-    return States(tuple(request_state(state, number) for number in step.reqs))
+    """Report what the engine holds for these requests, those left out that it failed to make."""
+    made = (number for number in step.reqs if number in state.reqs or number in state.absent)
+    return States(tuple(request_state(state, number) for number in made))
 
 
 def request_state(state: JobState, number: int) -> RequestState:

@@ -200,10 +200,13 @@ def _round(draw: Draw, state: State) -> tuple[Operation, ...]:
     topk = draw.one((1, 1, 2, 3))
     trees = tuple(_tree(draw, nodes, topk) for _ in reqs)
     depths = [_depth(tree) for tree in trees]
+    path, host = draw.one(("direct", "caller")), draw.flag()
+    # A tree of several branches goes through an interpreted kernel on a CPU: the chosen scenarios have those.
+    tree_path = path if all(tree == tuple(range(nodes - 1)) for tree in trees) else "direct"
     return (
-        Draft(reqs, num_steps=2, topk=topk, path="direct"),
-        Verify(reqs, trees, topk=topk, path="direct"),
-        DraftExtend(reqs, nodes, host_lengths=draw.flag(), path="direct"),
+        Draft(reqs, num_steps=draw.number(2, 6), topk=topk, path=path, host_lengths=host),
+        Verify(reqs, trees, topk=topk, path=tree_path, host_lengths=host),
+        DraftExtend(reqs, nodes, host_lengths=host, path=path),
         *(Accept(req, draw.number(1, depth + 1)) for req, depth in zip(reqs, depths, strict=True)),
     )
 

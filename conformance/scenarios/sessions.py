@@ -12,6 +12,7 @@ from reference.operations import (
     Mixed,
     Open,
     Operation,
+    Retract,
     Scenario,
     Submit,
     Turn,
@@ -292,6 +293,31 @@ def _rewrites() -> list[Scenario]:
                     Decode((1,)),
                 )
             )
+    out.append(
+        scenario(
+            "session, a sibling's forward after an offset",
+            "What is cached for one turn is derived from its own delta, whatever its sibling's is.",
+            *opened((TALL,)),
+            turn(1, (text(1),), 0, offset=1),
+            turn(2, (text(1),), 0),
+            prefill(2),
+            prefill(1),
+        )
+    )
+    out.append(
+        scenario(
+            "session, a retraction beside a replaced session",
+            "A turn that fails is no reason to lose sight of the other requests.",
+            Open(0),
+            turn(0, (TALL,)),
+            Submit(2, (TALL,)),
+            prefill(0),
+            turn(3, (text(1),), replace=True),
+            Mixed((Window(2),), (0,)),
+            Retract(2),
+            prefill(2),
+        )
+    )
     out.append(
         scenario(
             "session, offset past the end",

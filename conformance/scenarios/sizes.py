@@ -67,6 +67,8 @@ def _round(reqs: tuple[int, ...], nodes: int) -> list[Operation]:
         Draft(reqs, num_steps=min(nodes, 6), path="fused"),
         Verify(reqs, chains, path="fused"),
         Verify(reqs, chains, path="direct"),
+        Draft(reqs, num_steps=min(nodes, 6), path="fused", host_lengths=False),
+        Verify(reqs, chains, path="fused", host_lengths=False),
         DraftExtend(reqs, nodes, host_lengths=False, path="fused"),
         DraftExtend(reqs, nodes, host_lengths=True),
     ]

@@ -84,6 +84,7 @@ def scenarios() -> list[Scenario]:
             )
     out += _ragged()
     out += _fused()
+    out += _device_lengths()
     out.append(
         scenario(
             "draft of many steps",
@@ -135,6 +136,29 @@ def _ragged() -> list[Scenario]:
                 Verify(reqs, tuple(chain(n) for n in lens), ragged=True, ragged_tokens=tier),
             )
         )
+    return out
+
+
+def _device_lengths() -> list[Scenario]:
+    """Overlapped scheduling knows a batch's lengths on the device alone."""
+    out = []
+    for name, histories in (
+        ("text", [PROMPTS["text"], PROMPTS["text"] + PROMPTS["text"]]),
+        ("media", [PROMPTS["image"], PROMPTS["video"]]),
+        ("mixed", [PROMPTS["image"], PROMPTS["text"]]),
+    ):
+        out += [
+            scenario(
+                f"lengths on the device, {path}, {name}",
+                "No table may need the host's copy of the lengths.",
+                running(*histories),
+                Draft((0, 1), num_steps=3, path=path, host_lengths=False),
+                Verify((0, 1), (chain(4), chain(4)), path=path, host_lengths=False),
+                Verify((0, 1), ((0, 0, 1), (0, 1, 1)), topk=2, path=path, host_lengths=False),
+                DraftExtend((0, 1), 4, path=path, host_lengths=False),
+            )
+            for path in ("direct", "caller", "fused")
+        ]
     return out
 
 

@@ -7,8 +7,6 @@ import inspect
 
 import pytest
 
-pytest.importorskip("z3")
-
 from conformance.prove.columns import THEOREMS as COLUMN_THEOREMS
 from conformance.prove.prover import Counterexample, Prover
 from conformance.prove.statement import Theorem

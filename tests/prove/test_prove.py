@@ -12,8 +12,6 @@ from conformance.cli import app as cli
 from conformance.prove.theorems import OUT_OF_REACH, THEOREMS
 from spec.rules import all_rules
 
-needs_z3 = pytest.mark.skipif(importlib.util.find_spec("z3") is None, reason="z3-solver is not installed")
-
 
 def test_every_law_is_proved_or_listed() -> None:
     rules = all_rules()
@@ -24,7 +22,6 @@ def test_every_law_is_proved_or_listed() -> None:
     assert all(reason and "\n" not in reason for reason in OUT_OF_REACH.values())
 
 
-@needs_z3
 @pytest.mark.parametrize("rule", THEOREMS)
 def test_it_is_proved(rule: str) -> None:
     from conformance.prove.prover import Prover
@@ -34,7 +31,6 @@ def test_it_is_proved(rule: str) -> None:
     assert found.paths and found.queries
 
 
-@needs_z3
 def test_nothing_is_left_in_the_specification() -> None:
     from conformance.prove.prover import Prover
     from spec.modes import target_verify
@@ -47,7 +43,6 @@ def test_nothing_is_left_in_the_specification() -> None:
     assert "len" not in vars(target_verify) and builtins.len is len
 
 
-@needs_z3
 def test_a_line_for_each_law(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.execute(["prove", "decode.text_only", "laws.same_step_twice", "decode.text_only"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -57,12 +52,10 @@ def test_a_line_for_each_law(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[2].startswith("1 proved, 1 out of reach, for all sizes and tables of 3 and 4 rows, by z3 ")
 
 
-@needs_z3
 def test_nothing_proved_is_exit_4() -> None:
     assert cli.execute(["prove", "laws.same_step_twice"]) == 4
 
 
-@needs_z3
 def test_a_refuted_law_is_exit_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from tests.prove.planted import plant
 
@@ -74,7 +67,6 @@ def test_a_refuted_law_is_exit_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert "1 proved, 1 refuted" in out
 
 
-@needs_z3
 def test_what_z3_cannot_answer_is_exit_3(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     import z3
 
@@ -84,7 +76,6 @@ def test_what_z3_cannot_answer_is_exit_3(monkeypatch: pytest.MonkeyPatch, capsys
     assert "UNANSWERED    decode.delta_applies_once: past: z3 does not know (timeout)" in capsys.readouterr().out
 
 
-@needs_z3
 def test_an_interrupt_that_z3_catches_is_exit_130(monkeypatch: pytest.MonkeyPatch) -> None:
     import z3
 
