@@ -138,7 +138,7 @@ def target_verify(state: JobState, forward: Forward, batch: Any) -> Any:
     engine, device = state.engine, state.device
     require(state, "build_eagle_verify_input", "eagle_prepare_for_verify", "TreeMaskMode")
     rows, nodes = len(forward.reqs), forward.num_draft_tokens
-    num_steps = forward.num_steps or max(map(trees.depth_of, forward.parents))
+    num_steps = max(1, forward.num_steps or max(map(trees.depth_of, forward.parents)))  # no engine drafts 0 steps
     encoded = [trees.encode(parents, forward.topk, num_steps) for parents in forward.parents]
     runner = batches.runner_for(state, forward.mode)
     runner.attn_backend.max_context_len = batch.req_to_token_pool.req_to_token.shape[1]
