@@ -397,6 +397,8 @@ class Rotated(msgspec.Struct, frozen=True, tag="rotated"):
     query: Tensor
     key: Tensor
     ran: tuple[str, ...] = ()
+    table_changed: bool = False
+    """The embedding wrote into the table that it was given."""
 
 
 class PromptTables(msgspec.Struct, frozen=True, tag="prompt_tables"):

@@ -16,8 +16,8 @@ from reference.timeline import IntArray
 
 ROWS = "thw"
 
-HEADS = (2, 1)
-"""Of query and key."""
+HEADS = (7, 3)
+"""Of query and key: no power of two, since kernels mask those."""
 
 WIDER = 37
 """Columns that the buffer behind a view has beyond the table's own."""

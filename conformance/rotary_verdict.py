@@ -59,6 +59,9 @@ def _read(tally: Tally, check: RotaryCheck, result: protocol.Result, rule: str) 
     else:
         tally.modes[MODE] = tally.modes.get(MODE, 0) + 1
         tally.note(MODE, result.ran)
+        tally.check("rotary.table_is_read_only")
+        if result.table_changed:
+            _fail(tally, check, "rotary.table_is_read_only", "table changed", "turning heads wrote into the table")
         return _decoded(tally, check, result, rule)
     return None
 

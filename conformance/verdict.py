@@ -197,8 +197,9 @@ def _raised(tally: Tally, op: int, mode: str, result: protocol.Raised, state: bo
 
 def _tables(tally: Tally, check: TableCheck, result: protocol.Tables) -> None:
     mode = check.expected.mode
-    tally.modes[mode] = tally.modes.get(mode, 0) + 1
-    tally.note(mode, result.ran)
+    for name in {check.expected.mode_of(label) for label in check.labels}:
+        tally.modes[name] = tally.modes.get(name, 0) + 1
+        tally.note(name, result.ran)
     for key in check.situations:
         tally.situations[key] = tally.situations.get(key, 0) + 1
     tally.check("ownership.batch_is_read_only")

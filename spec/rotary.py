@@ -44,6 +44,12 @@ def depends(axis_of_pair: int, changed_row: int) -> bool:
     return axis_of_pair == changed_row
 
 
+@rule("rotary.table_is_read_only", source="public interface: every layer of a model turns by the same table")
+def table_after(table: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+    """Turning heads must leave the table as it was, and must not depend on the tables that were turned by before."""
+    return table
+
+
 @rule("rotary.view_is_a_copy", source="a graph buffer's live columns are a view of a wider table")
 def same_for_a_view(width: int, buffer: int) -> bool:
     """A table that is a view of the first columns of a wider buffer must give what a copy of it gives."""

@@ -116,6 +116,13 @@ def ignored_stride(engine: Engine) -> None:
     common.prepare_draft_extend_layout = call
 
 
+def other_graph(engine: Engine) -> None:
+    """The decode runner replays the graph of one request more than it padded to."""
+    cls = engine.DecodeCudaGraphRunner
+    original = cls._capture_graph_size
+    cls._capture_graph_size = lambda self, **sizes: original(self, **sizes) + 1
+
+
 def no_clamp(engine: Engine) -> None:
     """The decode kernel forgets the minus one."""
     module = optional(engine.ForwardBatch.__module__)
@@ -138,7 +145,7 @@ FAULTS: dict[str, Callable[[Engine], None]] = {
     fault.__name__: fault
     for fault in (
         wrong_row, one_column_short, hidden_copy, hidden_wait, wrong_stride, transposed_layout, ignored_stride,
-        no_clamp, out_of_bounds,
+        other_graph, no_clamp, out_of_bounds,
     )
 }
 

@@ -98,11 +98,12 @@ def multi_layer(state: JobState, forward: Forward, batch: Any) -> Table:
     return state.table("padded", forward, static_tables(runner, runner.bs))
 
 
-def decode(state: JobState, forward: Forward, batch: Any, registry: Any) -> bool:
-    """`DecodeCudaGraphRunner.load_batch`, which fills the job's registry. False where a release has no such step."""
+def decode(state: JobState, forward: Forward, batch: Any, registry: Any) -> tuple[int, int] | None:
+    """`DecodeCudaGraphRunner.load_batch`, which fills the job's registry. Returns the (batch, tokens) of the graph that
+    it would replay; None where a release has no such step."""
     cls = state.engine.DecodeCudaGraphRunner
     if not hasattr(cls, "load_batch"):
-        return False
+        return None
     padding = _padding(forward)
     width = padding.tokens // padding.batch
     key = (cls.__name__, width, 0)
@@ -120,7 +121,8 @@ def decode(state: JobState, forward: Forward, batch: Any, registry: Any) -> bool
     runner.capture_forward_mode = batch.forward_mode
     kernels.ran.append(kernels.qualified(cls.load_batch))
     state.meter.call(runner.load_batch, copied(batch))
-    return True
+    rows = runner._replay_graph_key.size
+    return rows, rows * runner.captured_req_width
 
 
 DECODE_FLAGS = {
@@ -262,6 +264,8 @@ def replayed(state: JobState, forward: Forward, runner: Any, execute: Callable[[
 
     runner._replay_graph = replay
     state.meter.call(execute)
+    if not seen:
+        raise RuntimeError(f"{type(runner).__name__} loaded a batch and replayed no graph")
     return seen[-1]
 
 

@@ -44,8 +44,8 @@ def padded(state: JobState, forward: Forward, batch: Any, model_runner: Any) -> 
 
 
 def graph(state: JobState, forward: Forward, padding: Padding, batch: Any) -> Table:
-    """The registry of static buffers: filled from the batch, by the runner where there is one, then viewed at the
-    padded size."""
+    """The registry of static buffers: filled from the batch and viewed at the padded size, both as the runner does
+    where there is one."""
     if state.engine.build_decode_registry is None:
         raise Absent("this release has no graph buffer registry")
     if state.registry is None:
@@ -60,7 +60,9 @@ def graph(state: JobState, forward: Forward, padding: Padding, batch: Any) -> Ta
             share_pool=False,  # the process-wide pool would carry values over to the next job
         )
     registry = state.registry
-    if not graph_runners.decode(state, forward, batch, registry):
+    sizes = graph_runners.decode(state, forward, batch, registry)
+    if sizes is None:
+        sizes = padding.batch, padding.tokens
         state.meter.call(
             registry.fill_from,
             batch,
@@ -71,8 +73,8 @@ def graph(state: JobState, forward: Forward, padding: Padding, batch: Any) -> Ta
         )
     view = state.meter.call(
         registry.extract_buffer,
-        padded_bs=padding.batch,
-        padded_num_tokens=padding.tokens,
+        padded_bs=sizes[0],
+        padded_num_tokens=sizes[1],
         forward_batch_template=batch,
     )
     return state.table("padded", forward, view)

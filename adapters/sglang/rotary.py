@@ -53,18 +53,25 @@ def rotate(state: JobState, step: Rotary) -> Rotated:
         mrope_section=list(step.sections),
         mrope_interleaved=step.interleaved,
     )
-    with built_for_cpus(cls) if state.device == "cpu" else contextlib.nullcontext():
-        embedding = state.meter.call(cls, **arguments).to(state.device)
+    # All layers of a model share one embedding: what it keeps from one table must not show in the next.
+    name = repr(sorted(arguments.items(), key=str))
+    embedding = state.rotaries.get(name)
+    if embedding is None:
+        with built_for_cpus(cls) if state.device == "cpu" else contextlib.nullcontext():
+            embedding = state.rotaries[name] = state.meter.call(cls, **arguments).to(state.device)
     if step.interleaved and not getattr(embedding, "mrope_interleaved", False):
         raise Absent("this release's MRotaryEmbedding knows no interleaved sections")
     if step.method != "native" and state.device == "cpu":
         raise Absent("the GPU's forward needs a GPU")
     names = OLD_METHODS if hasattr(embedding, OLD_METHODS["native"]) else METHODS
     method = getattr(embedding, names[step.method])
-    query, key = (unpack(heads).to(state.device) for heads in (step.query, step.key))
+    heads = [unpack(part).to(state.device) for part in (step.query, step.key)]
+    table = positions(step, state.device)
+    before = table.clone()
     with torch.no_grad():
-        query, key = state.meter.call(method, positions(step, state.device), query, key)
-    return Rotated(packed(query), packed(key), tuple(dict.fromkeys(kernels.ran)))
+        query, key = state.meter.call(method, table, *heads)
+    changed = not torch.equal(table, before)
+    return Rotated(packed(query), packed(key), tuple(dict.fromkeys(kernels.ran)), changed)
 
 
 def embedding_class() -> Any:

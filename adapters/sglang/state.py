@@ -53,6 +53,8 @@ class JobState:
         self.registry: Any = None
         self.graph_runners: dict[tuple[str, int, int], Any] = {}
         """Runners by (class, tokens per request, draft steps), with the static buffers that they own."""
+        self.rotaries: dict[str, Any] = {}
+        """Rotary embeddings by the arguments that made them."""
         self.widest = widest(job)
         self.compare_ns = 0
         kind = comparator_type()

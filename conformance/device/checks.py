@@ -17,12 +17,13 @@ import msgspec
 
 from adapters import protocol
 from conformance.cli import targets as cli_targets
-from conformance.device.limits import limit_jobs
+from conformance.device.limits import Checked, limit_jobs
 from conformance.errors import UsageError
 from conformance.files import pretty, write_atomic
 from conformance.plan import CostCheck, plan
 from conformance.run.ask import Asked, NoAnswer
 from conformance.scenarios.script import PROMPTS, chain, running, scenario
+from conformance.signature import raised_line
 from conformance.targets.registry import DEFAULT, find
 from reference.operations import Decode, Draft, DraftExtend, MeasureCost, Scenario, Verify
 from spec import cost
@@ -47,22 +48,14 @@ class CostRow(msgspec.Struct, frozen=True, kw_only=True):
     sync_lines: tuple[str, ...] = ()
     method: str = ""
     note: str = ""
+    """Why the engine has no number; "" when it has."""
+    unrun: str = ""
+    """Why nothing was measured; "" when it was."""
 
     @property
     def within(self) -> bool:
         """Whether the budget holds. Waits are seen on a device only."""
         return self.copies is None or (self.copies <= self.budget and self.syncs <= self.sync_budget)
-
-
-class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """A check of this module that is no scenario."""
-
-    rule: str
-    what: str
-    problem: str = ""
-    """One line; "" when it holds."""
-    note: str = ""
-    """Why it did not run; "" when it did."""
 
 
 class DeviceReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,10 +71,13 @@ class DeviceReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """1: something is wrong; 4: nothing was checked; 0 else."""
+        """1: something is wrong; 3: something could not run; 4: nothing was checked; 0 else."""
+        done: tuple[Checked | CostRow, ...] = (*self.checks, *self.costs)
         if any(check.problem for check in self.checks) or any(not row.within for row in self.costs):
             return 1
-        return 0 if self.checks or self.costs else 4
+        if any(one.unrun for one in done):
+            return 3
+        return 0 if any(not one.note for one in done) else 4
 
 
 _FORWARDS: tuple[tuple[str, Callable[[tuple[int, ...]], Decode | Verify | Draft | DraftExtend]], ...] = (
@@ -125,25 +121,21 @@ def cost_rows(worker: Asked) -> Iterator[CostRow]:
         try:
             result = worker.ask(planned.job)[check.result]
         except NoAnswer as error:
-            yield msgspec.structs.replace(row, note=str(error))
+            yield msgspec.structs.replace(row, unrun=str(error))
             continue
         if isinstance(result, protocol.Counted):
             yield msgspec.structs.replace(
                 row, copies=result.copies, to_host=result.to_host, syncs=result.syncs, lines=result.lines,
                 to_host_lines=result.to_host_lines, sync_lines=result.sync_lines, method=result.method,
             )
+        elif isinstance(result, protocol.NotOffered):
+            yield msgspec.structs.replace(row, note=result.reason)
+        elif isinstance(result, protocol.Raised) and result.stage == "engine":
+            yield msgspec.structs.replace(row, note=raised_line(result))
+        elif isinstance(result, protocol.Raised):
+            yield msgspec.structs.replace(row, unrun=f"{result.stage}: {raised_line(result)}")
         else:
-            yield msgspec.structs.replace(row, note=said(result))
-
-
-def said(result: protocol.Result) -> str:
-    """Why there is no number."""
-    if isinstance(result, protocol.NotOffered):
-        return result.reason
-    if isinstance(result, protocol.Raised):
-        first = result.message.splitlines()[0] if result.message else ""
-        return f"{result.stage}: {result.type}: {first} {result.where}"
-    return type(result).__name__
+            yield msgspec.structs.replace(row, unrun=f"answered with {type(result).__name__}")
 
 
 def run(target: str, device: str, out: Path) -> DeviceReport:
@@ -151,11 +143,10 @@ def run(target: str, device: str, out: Path) -> DeviceReport:
     with Asked(find(target, device), device, out / "device-worker.log") as worker:
         hello = worker.hello
         costs = tuple(cost_rows(worker))
-        checks = [Checked(rule=rule, what=what, problem=problem, note=note)
-                  for rule, what, problem, note in limit_jobs(worker)]
+        checks = tuple(limit_jobs(worker))
         report = DeviceReport(
             target=target, version=hello.version, device=hello.device, torch=hello.torch, costs=costs,
-            checks=tuple(checks), ran=tuple(sorted(worker.ran)),
+            checks=checks, ran=tuple(sorted(worker.ran)),
         )
     write_atomic(out / "device.json", pretty(report))
     return report
@@ -170,7 +161,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         report = run(options.target, options.device, options.out)
-    except UsageError as error:
+    except (UsageError, OSError) as error:
         print(f"device_checks: {error}", file=sys.stderr)
         return 2
     except NoAnswer as error:
@@ -183,6 +174,11 @@ def main(arguments: list[str] | None = None) -> int:
     for check in report.checks:
         if check.problem:
             print(f"{check.rule}: {check.what}: {check.problem}")
+    names = [(check.what, check.unrun) for check in report.checks]
+    names += [(f"cost of {row.forward}, {row.batch}", row.unrun) for row in report.costs]
+    for name, why in names:
+        if why:
+            print(f"could not run: {name}: {why}")
     bad = sum(bool(check.problem) for check in report.checks) + sum(not row.within for row in report.costs)
     print(f"{report.target} on {report.device}: {len(report.costs)} costs, {len(report.checks)} checks, {bad} wrong")
     return report.exit_code

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import numpy as np
 
 from adapters import protocol
 from conformance.plan import decoded, plan
 from conformance.run.ask import Asked, NoAnswer
 from conformance.scenarios.script import PROMPTS, running, scenario
+from conformance.signature import raised_line
 from reference.operations import Decode
 from reference.timeline import IntArray
 from spec.modes import target_verify
@@ -29,20 +31,36 @@ DELTAS = (-3, 0, 0)
 """Of the requests' prompts: "image" and twice "text"."""
 
 
-def limit_jobs(worker: Asked) -> Iterator[tuple[str, str, str, str]]:
-    """(rule, what, problem, note) of every check. On a host the token pool would not fit: not run there."""
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """A check of this module."""
+
+    rule: str
+    what: str
+    problem: str = ""
+    """One line; "" when it holds."""
+    note: str = ""
+    """Why the engine offers nothing to check; "" when it does."""
+    unrun: str = ""
+    """Why it could not run; "" when it did."""
+
+
+def limit_jobs(worker: Asked) -> Iterator[Checked]:
+    """Every check. On a host the token pool at the limit would not fit: not run there."""
     for what, forward, indices in forwards():
         rule = f"{forward.mode}.{'indices' if forward.mode != 'decode' else 'index'}"
         if worker.device == "cpu" and "limit" in what:
-            yield rule, what, "", "needs a GPU's memory"
+            yield Checked(rule=rule, what=what, note="needs a GPU's memory")
             continue
         try:
             result = worker.ask(job(forward, what, worker.device))[-1]
         except NoAnswer as error:
-            yield rule, what, "", str(error)
+            yield Checked(rule=rule, what=what, unrun=str(error))
             continue
-        problem, note = compared(result, forward, indices)
-        yield rule, what, problem, note
+        if isinstance(result, protocol.Tables):
+            problem, note = compared(result, forward, indices)
+            yield Checked(rule=rule, what=what, problem=problem, note=note)
+        else:
+            yield without_tables(rule, what, result)
 
 
 def job(forward: protocol.Forward, name: str, device: str) -> protocol.Job:
@@ -108,17 +126,22 @@ def strided() -> Iterator[tuple[str, protocol.Forward, list[list[int]]]]:
             ), indices
 
 
-def compared(result: protocol.Result, forward: protocol.Forward, indices: list[list[int]]) -> tuple[str, str]:
-    """(problem, note) of an answer."""
+def without_tables(rule: str, what: str, result: protocol.Result) -> Checked:
+    """What an answer without tables comes to."""
     if isinstance(result, protocol.NotOffered):
-        return "", result.reason
-    if isinstance(result, protocol.Raised):
-        line = f"{result.type}: {result.message.splitlines()[0] if result.message else ''} {result.where}"
-        if result.type == "InterpreterError":
-            return "", line  # Triton's interpreter, not the kernel
-        return (line, "") if result.stage == "engine" else ("", f"{result.stage}: {line}")
-    if not isinstance(result, protocol.Tables):
-        return "", f"answered with {type(result).__name__}"
+        return Checked(rule=rule, what=what, note=result.reason)
+    if not isinstance(result, protocol.Raised):
+        return Checked(rule=rule, what=what, unrun=f"answered with {type(result).__name__}")
+    line = raised_line(result)
+    if result.type == "InterpreterError":
+        return Checked(rule=rule, what=what, note=line)  # Triton's interpreter, not the kernel
+    if result.stage == "engine":
+        return Checked(rule=rule, what=what, problem=line)
+    return Checked(rule=rule, what=what, unrun=f"{result.stage}: {line}")
+
+
+def compared(result: protocol.Tables, forward: protocol.Forward, indices: list[list[int]]) -> tuple[str, str]:
+    """(problem, note) of an answer."""
     if forward.strided and not any(name.endswith(STRIDED) for name in result.ran):
         return "", "the kernel that ran takes no stride"
     table = result.tables[0]

@@ -53,7 +53,7 @@ def costs(found: list[Found]) -> str:
         lines += ["| forward | batch | copies (at most) | back | waits (at most) | where |", "|---" * 6 + "|"]
         for row in target.device.costs:
             if row.copies is None:
-                cells = ["-", "-", "-", row.note]
+                cells = ["-", "-", "-", row.note or row.unrun]
             else:
                 mark = "" if row.within else " **over**"
                 waits = f"{row.syncs} ({row.sync_budget})" if row.method == "cuda" else "-"
@@ -134,7 +134,7 @@ def main(arguments: list[str] | None = None) -> int:
     write_atomic(folder / "costs.md", costs(found).encode())
     write_atomic(folder / "summary.json", pretty({"host": host, "targets": found}))
     print(f"device_report: {folder / 'summary.md'}, {folder / 'costs.md'}")
-    return 0
+    return 0 if found else 4
 
 
 if __name__ == "__main__":

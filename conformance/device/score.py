@@ -15,9 +15,10 @@ from pathlib import Path
 import msgspec
 
 from conformance.device.checks import DeviceReport
+from conformance.errors import UsageError
 from conformance.files import pretty, write_atomic
 from conformance.report.json_file import Report
-from conformance.targets.registry import DEFAULT
+from conformance.targets.registry import DEFAULT, find
 
 VARIABLE = "ROPECHECK_FAULT"
 
@@ -29,6 +30,7 @@ FAULTS = {
     "wrong_stride": "",
     "transposed_layout": "",
     "ignored_stride": "draft_extend_v2.indices",
+    "other_graph": "padding.width",
     "no_clamp": "",
     "out_of_bounds": "table.present",
 }
@@ -61,8 +63,9 @@ def score(fault: str, target: str, device: str, out: Path, workers: int) -> Scor
         return by_checks(fault, target, device, folder)
     command = [sys.executable, "-m", "conformance.cli", "run", "--target", target, "--device", device]
     command += ["--phase", "chosen", "--out", str(folder), "--workers", str(workers), "--time-limit", "60"]
-    done = planted(fault, command)
     report = folder / "report.json"
+    report.unlink(missing_ok=True)  # an earlier run's must not pass for this one's
+    done = planted(fault, command)
     if not report.is_file():
         return Score(fault=fault, caught=False, exit_code=done.returncode, warnings=(last_words(done),))
     found = msgspec.json.decode(report.read_bytes(), type=Report)
@@ -81,17 +84,19 @@ def score(fault: str, target: str, device: str, out: Path, workers: int) -> Scor
 def by_checks(fault: str, target: str, device: str, folder: Path) -> Score:
     """Run the checks at function level with the fault planted."""
     command = [sys.executable, "-m", "conformance.device.checks", "--target", target, "--device", device]
+    file = folder / "device.json"
+    file.unlink(missing_ok=True)
     done = planted(fault, [*command, "--out", str(folder)])
-    if not (folder / "device.json").is_file():
+    if not file.is_file():
         return Score(fault=fault, caught=False, exit_code=done.returncode, warnings=(last_words(done),))
-    report = msgspec.json.decode((folder / "device.json").read_bytes(), type=DeviceReport)
+    report = msgspec.json.decode(file.read_bytes(), type=DeviceReport)
     wrong = [check for check in report.checks if check.problem]
     mine = next((check for check in wrong if check.rule.startswith(FAULTS[fault])), None)
     return Score(
         fault=fault, caught=mine is not None and done.returncode == 1, exit_code=done.returncode,
         rule=mine.rule if mine else "", signature=mine.what if mine else "", failed=len(wrong),
-        passed=sum(not check.problem and not check.note for check in report.checks),
-        could_not_run=sum(bool(check.note) for check in report.checks),
+        passed=sum(not (check.problem or check.note or check.unrun) for check in report.checks),
+        could_not_run=sum(bool(check.unrun) for check in report.checks),
     )
 
 
@@ -105,6 +110,13 @@ def last_words(done: subprocess.CompletedProcess[str]) -> str:
     return (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
 
 
+def at_least_one(text: str) -> int:
+    """A count, for argparse. Raises ValueError."""
+    if int(text) < 1:
+        raise ValueError(text)
+    return int(text)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Entry point: 0 when every fault is caught, 1 when one is not."""
     parser = argparse.ArgumentParser(prog="conformance.device.score", description="Planted faults on a device.")
@@ -112,15 +124,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--fault", action="append", default=[], choices=sorted(FAULTS))
-    parser.add_argument("--workers", type=int, default=2, help="for each fault")
-    parser.add_argument("--at-once", type=int, default=4, help="faults at a time")
+    parser.add_argument("--workers", type=at_least_one, default=2, help="for each fault")
+    parser.add_argument("--at-once", type=at_least_one, default=4, help="faults at a time")
     options = parser.parse_args(arguments)
-    with ThreadPoolExecutor(options.at_once) as pool:
-        scores = tuple(pool.map(
-            lambda fault: score(fault, options.target, options.device, options.out, options.workers),
-            options.fault or FAULTS,
-        ))
-    write_atomic(options.out / "faults.json", pretty(scores))
+    try:
+        find(options.target, options.device)
+        options.out.mkdir(parents=True, exist_ok=True)
+        with ThreadPoolExecutor(options.at_once) as pool:
+            scores = tuple(pool.map(
+                lambda fault: score(fault, options.target, options.device, options.out, options.workers),
+                options.fault or FAULTS,
+            ))
+        write_atomic(options.out / "faults.json", pretty(scores))
+    except (UsageError, OSError) as error:
+        print(f"device_score: {error}", file=sys.stderr)
+        return 2
     for one in scores:
         state = "caught" if one.caught else "NOT CAUGHT"
         print(f"{state}: {one.fault}: {one.rule} {one.signature} ({one.failed} failed, {one.passed} passed, "

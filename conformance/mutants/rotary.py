@@ -61,7 +61,47 @@ def _packed(step: protocol.Rotary) -> protocol.Rotary:
     return _table(step, wide.ravel()[: table.size].reshape(table.shape))
 
 
+def _early_tokens(step: protocol.Rotary) -> protocol.Rotary:
+    """Tokens after the first 128 are at position 0."""
+    table = decoded(step.table).copy()
+    table[:, 128:] = 0
+    return _table(step, table)
+
+
+class _FirstTable(ReferenceEngine):
+    """Angles are kept from the first table of a width, as if every forward were that one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: dict[int, protocol.Tensor] = {}
+
+    def rotate(self, step: protocol.Rotary) -> protocol.Rotated:
+        return super().rotate(_with(step, table=self.first.setdefault(step.table.shape[1], step.table)))
+
+
+class _WritesTable(ReferenceEngine):
+    """Positions are turned in place."""
+
+    def rotate(self, step: protocol.Rotary) -> protocol.Rotated:
+        return msgspec.structs.replace(super().rotate(step), table_changed=True)
+
+
+class _FewHeads(ReferenceEngine):
+    """Query heads after the first two are left as they were."""
+
+    def rotate(self, step: protocol.Rotary) -> protocol.Rotated:
+        out = super().rotate(step)
+        kept = 2 * step.head_size
+        query = np.frombuffer(out.query.data, np.float32).reshape(out.query.shape).copy()
+        query[:, kept:] = np.frombuffer(step.query.data, np.float32).reshape(step.query.shape)[:, kept:]
+        return msgspec.structs.replace(out, query=protocol.Tensor("float32", out.query.shape, query.tobytes()))
+
+
 MUTANTS = (
+    Mutant("rotary keeps its first table", "slip", "angles are cached by the width of the table", _FirstTable),
+    Mutant("rotary writes into the table", "slip", "positions are changed in place", _WritesTable),
+    Mutant("rotary turns two heads", "slip", "query heads after the second are left out", _FewHeads),
+    _mutant("rotary turns 128 tokens", "slip", "a kernel's second program is never started", _early_tokens),
     _mutant("rotary section one pair short", "slip", "the h section ends one pair early", _boundary),
     _mutant(
         "rotary interleaving ignored", "slip", "interleaved sections are taken for contiguous ones",

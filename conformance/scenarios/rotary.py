@@ -5,7 +5,7 @@ from __future__ import annotations
 from conformance.scenarios.script import PROMPTS, media, prefill, replies, running, scenario
 from reference.operations import Finish, Open, Rotate, Scenario, Submit, Turn
 from reference.rotary import LAYOUTS
-from spec.history import image
+from spec.history import image, text, video
 
 NAMES = ("text", "two images", "image then video", "long video")
 
@@ -22,6 +22,24 @@ def scenarios() -> list[Scenario]:
                     Rotate(0, layout),
                 )
             )
+    for layout, tokens in zip(LAYOUTS, (1024, 513, 257), strict=True):
+        out.append(
+            scenario(
+                f"rotary {layout}, {tokens} tokens",
+                "More tokens than a program of a kernel turns at once.",
+                Submit(0, (text(tokens),)),
+                Rotate(0, layout),
+            )
+        )
+        out.append(
+            scenario(
+                f"rotary {layout}, far positions",
+                "Few tokens at large positions: a video whose frames are seconds apart.",
+                Submit(0, (text(10), video(40, 4, 4, 40.0), text(5))),
+                Rotate(0, layout),
+                family="qwen2_5_vl",
+            )
+        )
     out.append(
         scenario(
             "rotary, generated text",

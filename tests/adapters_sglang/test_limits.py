@@ -20,7 +20,7 @@ def test_lengths_that_are_not_contiguous(fault: str, wrong: set[str], tmp_path: 
     target = find(DEFAULT, "cpu")
     planted = replace(target, env={**target.env, "ROPECHECK_FAULT": fault})
     with Asked(planted, "cpu", tmp_path / "log") as worker:
-        found = {what: (problem, note) for _, what, problem, note in limit_jobs(worker)}
+        found = {one.what: (one.problem, one.note or one.unrun) for one in limit_jobs(worker)}
     strided = {what: said for what, said in found.items() if "strided" in what}
     assert len(strided) == 12 and all(note == "" for _, note in strided.values())
     assert {what.partition(" of ")[0] for what, (problem, _) in strided.items() if problem} == wrong

@@ -139,5 +139,5 @@ def test_a_worker_that_does_not_start_is_one_line(tmp_path: Path) -> None:
 
 
 def test_reports_of_a_folder_without_targets(tmp_path: Path) -> None:
-    assert device_report.main([str(tmp_path)]) == 0
+    assert device_report.main([str(tmp_path)]) == 4
     assert device_report.main([str(tmp_path / "nowhere")]) == 2
