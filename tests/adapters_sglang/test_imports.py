@@ -103,7 +103,7 @@ def answered(step: protocol.Step, monkeypatch: pytest.MonkeyPatch, place: str) -
     monkeypatch.setattr(rotary, "PLACES", ("fake_engine.nothing", f"fake_engine.{place}"))
     monkeypatch.setattr(handler, "PROCESSOR_PLACE", "fake_engine.{}")
     monkeypatch.setattr(handler, "GLM_IMAGE_MODULE", place)
-    state: Any = SimpleNamespace(device="cpu", meter=SimpleNamespace(call=handler.directly))
+    state: Any = SimpleNamespace(device="cpu", rotaries={}, meter=SimpleNamespace(call=handler.directly))
     return jobs.result(state, step)
 
 
