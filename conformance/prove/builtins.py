@@ -99,8 +99,13 @@ REPLACED: dict[str, Any] = {
 
 @contextmanager
 def in_the_specification() -> Iterator[None]:
-    """Puts them into every module of `spec`, and takes them out again."""
+    """Puts them into every module of `spec`, and takes them out again.
+
+    Raises Unanswered where a module has something of its own by such a name.
+    """
     spaces = [vars(module) for name, module in sys.modules.items() if name.startswith("spec.")]
+    if own := {name for space in spaces for name in (*REPLACED, "zip") if name in space}:
+        raise Unanswered(f"the specification has its own {', '.join(sorted(own))}")
     for space in spaces:
         space.update(REPLACED)
     try:
