@@ -1,4 +1,4 @@
-"""Ctrl-C while a library that takes it for itself is at work."""
+"""Ctrl-C while a library runs in whose callbacks an exception would be lost."""
 
 from __future__ import annotations
 
@@ -15,34 +15,29 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM)
 def at_once() -> Iterator[None]:
     """Within it, Ctrl-C and SIGTERM end the process at once, with one line and exit code 130.
 
-    For work that writes no files. z3 puts a handler of its own in place during its calls, and an exception from
-    Python's handler is lost where it meets a __del__; so the signals are kept from both, and a thread waits for them.
-    A signal that is ignored, as in a background job of a shell, stays ignored.
+    For work that writes no files. A KeyboardInterrupt is lost where it meets a __del__, and waits for the end of a call
+    into z3; so nothing is raised, and a thread ends the process. A signal that is ignored, as in a background job of a
+    shell, stays ignored.
     """
-    heeded = {number for number in NUMBERS if signal.getsignal(number) is not signal.SIG_IGN}
-    if not heeded or not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    over, lock = False, threading.Lock()
+    heeded = [number for number in NUMBERS if signal.getsignal(number) is not signal.SIG_IGN]
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
 
     def wait() -> None:
-        signal.sigwait(heeded)
-        with lock:
-            if over:
-                return
-            with suppress(OSError):
-                os.write(2, b"ropecheck: interrupted\n")
-            os._exit(130)
+        while number := os.read(reading, 1):  # nothing: the other end was closed
+            if number[0] in heeded:
+                with suppress(OSError):
+                    os.write(2, b"ropecheck: interrupted\n")
+                os._exit(130)
+        os.close(reading)
 
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, heeded)  # a new thread has the mask of the one that starts it
-    thread = threading.Thread(target=wait, daemon=True)
-    thread.start()
+    threading.Thread(target=wait, daemon=True).start()
+    woken = signal.set_wakeup_fd(writing)  # written to as the signal arrives, whatever Python is doing
+    before = {number: signal.signal(number, lambda *_: None) for number in heeded}
     try:
         yield
     finally:
-        with lock:
-            over = True
-            assert thread.ident is not None
-            signal.pthread_kill(thread.ident, next(iter(heeded)))  # for the waiting thread alone
-        thread.join()
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(woken)
+        os.close(writing)

@@ -20,14 +20,13 @@ def prove(
     laws: Annotated[list[str] | None, typer.Argument(metavar="[LAW]...", help="Rule ids; default: all.")] = None,
 ) -> int:
     """Prove the laws for all sizes with z3, on the specification's own functions, or show a small counterexample."""
-    chosen = _chosen(laws or [])
-    if importlib.util.find_spec("z3") is None:
-        raise GaveUp("prove needs z3, which is not installed: pip install z3-solver")
     with interrupts.at_once():
-        return _prove(chosen)
+        return _prove(_chosen(laws or []))
 
 
 def _prove(chosen: list[str]) -> int:
+    if importlib.util.find_spec("z3") is None:
+        raise GaveUp("prove needs z3, which is not installed: pip install z3-solver")
     from conformance.prove.prover import AXES, Prover, z3_version  # not where only `explain` is wanted
     from conformance.prove.text import counterexample_lines
 

@@ -13,7 +13,7 @@ from conformance.prove import loops, rows
 from conformance.prove.builtins import in_the_specification
 from conformance.prove.explorer import Explorer, Unanswered
 from conformance.prove.numbers import Number, Truth, enter, leave, term_of
-from conformance.prove.path import Placed, Term, contents
+from conformance.prove.path import Placed, Term, contents, simplify
 from conformance.prove.sequences import Block, Seq, blocks_of, up_to
 from conformance.prove.statement import Broken, Difference
 from spec.history import Family, Run
@@ -231,9 +231,9 @@ class Reading:
             bounds += [other >= 0, other < count]
             names[names.index(index)] = other
         if len(names) == 1:  # index = first + k, nearly always: no quantifier is needed
-            first = z3.simplify(mine - names[0])
+            first = simplify(mine - names[0])
             if names[0].get_id() not in contents(first).open:
-                return z3.substitute(z3.And(*bounds), (names[0], z3.simplify(wanted - first)))
+                return z3.substitute(z3.And(*bounds), (names[0], simplify(wanted - first)))
         return z3.Exists(names, z3.And(mine == wanted, *bounds))
 
 

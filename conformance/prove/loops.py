@@ -182,9 +182,10 @@ def _body(made: ast.FunctionDef) -> list[ast.stmt]:
     loop = statements[1]
     assert isinstance(loop, ast.For)
     *checks, last = loop.body
-    added = last.value.args if isinstance(last, ast.Expr) and _added_to(last.value) == "out" else []
+    call = last.value if isinstance(last, ast.Expr) else None
+    added = call.args if isinstance(call, ast.Call) and _added_to(call) == "out" and not call.keywords else []
     raises = all(isinstance(one, ast.If) and not one.orelse and isinstance(one.body[0], ast.Raise) for one in checks)
     values = [*added, *(one.test for one in checks if isinstance(one, ast.If))]
     plain = all(isinstance(node, _PLAIN) for value in values for node in ast.walk(value))
-    once = isinstance(last, ast.Expr) and ast.unparse(last).startswith("out.append(") and len(added) == 1
+    once = ast.unparse(last).startswith("out.append(") and len(added) == 1
     return loop.body if raises and plain and once and not loop.orelse else []

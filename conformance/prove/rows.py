@@ -85,11 +85,10 @@ def _row_of(function: Function, loop: ast.For, per_row: set[str]) -> tuple[str, 
         if not (isinstance(loop.target, ast.Tuple) and isinstance(loop.target.elts[0], ast.Name)):
             raise _unlike(function, loop, "a loop over numbered rows without a name for the number")
         row, numbered, over = loop.target.elts[0].id, not starts, over.args[0]
-    zipped = isinstance(over, ast.Call) and ast.unparse(over.func) == "zip"
-    if zipped and all(ast.unparse(keyword) == "strict=True" for keyword in over.keywords):
-        sources = list(over.args)
-    else:
-        sources = [over]
+    sources = [over]
+    if isinstance(over, ast.Call) and ast.unparse(over.func) == "zip":
+        options = [keyword for keyword in over.keywords if ast.unparse(keyword) != "strict=True"]
+        sources = [over] if options else over.args
     if not all(isinstance(source, ast.Name) and source.id in per_row for source in sources):
         raise _unlike(function, loop, "a loop over something else than all rows")
     return row, numbered
@@ -99,7 +98,7 @@ def _labels(call: ast.Call, row: str, space: dict[str, Any], seen: tuple[Functio
     """Uses of the name `row` in a call's arguments that do no more than label a cell, there or further down."""
     own = [(place, one) for place, one in enumerate(call.args) if isinstance(one, ast.Name) and one.id == row]
     named = [(one.arg, one.value) for one in call.keywords if isinstance(one.value, ast.Name) and one.value.id == row]
-    if not own and not named or any(isinstance(one, ast.Starred) for one in call.args):
+    if not (own or named) or any(isinstance(one, ast.Starred) for one in call.args):
         return set()
     called = _resolved(call.func, space)
     if called is Cell:

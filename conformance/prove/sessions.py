@@ -1,9 +1,9 @@
 """Sessions and retraction, stated for all sizes: one history is placed in one way, however it came together.
 
 Where a statement says "any history", a media run with any columns stands for it: prompt_table goes on from a history
-only by its columns and the first position after them (`any_history` is the induction step of that; `many_runs` looks at
-plain histories of more runs). One thing is left out: the number of a media item, which HunYuan-VL's fourth row holds and
-which counts the items of the history.
+only by its columns and the first position after them (`any_history` is the induction step of that; `many_runs` looks
+at plain histories of more runs). One thing is left out: the number of a media item, which HunYuan-VL's fourth row
+holds and which counts the items of the history.
 """
 
 from __future__ import annotations
