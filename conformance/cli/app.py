@@ -161,8 +161,8 @@ def _phase_of(stored: Sequence[Stored | StoredCase]) -> Phase:
 
 def execute(argv: Sequence[str]) -> int:
     """Run one command line and return its exit code; errors are one line on standard error."""
-    command = typer.main.get_command(app)
     try:
+        command = typer.main.get_command(app)
         result = command.main(list(argv), prog_name="ropecheck", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except UsageError as error:

@@ -119,6 +119,8 @@ def _explained(rule: Rule, known_folder: Path) -> list[tuple[str, str]]:
     lines.append(("stated", f"{module.replace('.', '/')}.py:{rule.line} ({rule.stated})"))
     if rule.id in THEOREMS:
         lines.append(("proved", f"for all sizes, on the specification: `ropecheck prove {rule.id}`"))
+        if limits := THEOREMS[rule.id].limits:
+            lines.append(("", f"          limits: {limits}"))
     elif rule.id in OUT_OF_REACH:
         lines.append(("proved", f"not by `ropecheck prove`: {OUT_OF_REACH[rule.id]}"))
     lines.append(("bugs", ", ".join(rule.bugs) or "none known"))

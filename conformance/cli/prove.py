@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from conformance.cli import interrupts
 from conformance.cli.options import console
 from conformance.errors import GaveUp, UsageError
 from conformance.prove.theorems import OUT_OF_REACH, THEOREMS
@@ -19,7 +20,11 @@ def prove(
     laws: Annotated[list[str] | None, typer.Argument(metavar="[LAW]...", help="Rule ids; default: all.")] = None,
 ) -> int:
     """Prove the laws for all sizes with z3, on the specification's own functions, or show a small counterexample."""
-    chosen = _chosen(laws or [])
+    with interrupts.at_once():
+        return _prove(_chosen(laws or []))
+
+
+def _prove(chosen: list[str]) -> int:
     if importlib.util.find_spec("z3") is None:
         raise GaveUp("prove needs z3, which is not installed: pip install z3-solver")
     from conformance.prove.prover import AXES, Prover, z3_version  # not where only `explain` is wanted
@@ -27,6 +32,7 @@ def prove(
 
     out, prover, started = console(), Prover(), time.monotonic()
     counts = dict.fromkeys(("proved", "refuted", "unanswered", "out of reach"), 0)
+    limited = False
     for rule in chosen:
         if rule in OUT_OF_REACH:
             counts["out of reach"] += 1
@@ -41,11 +47,14 @@ def prove(
         elif found.reason:
             out.print(Text(f"UNANSWERED    {rule}: {found.reason}", style="bold red"), soft_wrap=True)
         else:
-            out.print(f"proved        {rule}: {found.paths} cases, {found.queries} queries", soft_wrap=True)
+            limits = f"; limits: {THEOREMS[rule].limits}" if THEOREMS[rule].limits else ""
+            limited = limited or bool(limits)
+            out.print(f"proved        {rule}: {found.paths} cases, {found.queries} queries{limits}", soft_wrap=True)
     totals = ", ".join(f"{count} {state}" for state, count in counts.items() if count or state == "proved")
     rows = " and ".join(map(str, AXES))
     seconds = time.monotonic() - started
-    summary = f"{totals}, for all sizes and tables of {rows} rows, by z3 {z3_version()} in {seconds:.0f} s"
+    within = " within the limits named" if limited else ""
+    summary = f"{totals}, for all sizes{within} and tables of {rows} rows, by z3 {z3_version()} in {seconds:.0f} s"
     out.print(summary, soft_wrap=True)
     if counts["refuted"]:
         return 1

@@ -9,11 +9,11 @@ from typing import Any
 
 import z3
 
-from conformance.prove import loops
+from conformance.prove import loops, rows
 from conformance.prove.builtins import in_the_specification
-from conformance.prove.explorer import Explorer
+from conformance.prove.explorer import Explorer, Unanswered
 from conformance.prove.numbers import Number, Truth, enter, leave, term_of
-from conformance.prove.path import Placed, Term, contents
+from conformance.prove.path import Placed, Term, contents, simplify
 from conformance.prove.sequences import Block, Seq, blocks_of, up_to
 from conformance.prove.statement import Broken, Difference
 from spec.history import Family, Run
@@ -145,6 +145,14 @@ class Anywhere:
         for function in functions:
             loops.check_all(function)
 
+    def rows_apart(self, *functions: Callable[..., Any]) -> None:
+        for function in functions:
+            rows.check(function)
+
+    def iterated(self, parameter: str, *functions: Callable[..., Any]) -> None:
+        for function in functions:
+            rows.check_iterated(function, parameter)
+
     def agree(self, law: Callable[..., bool], left: Iterable[Cell], right: Iterable[Cell]) -> None:
         mine, others = list(left), list(right)
         for cell in mine:
@@ -223,9 +231,9 @@ class Reading:
             bounds += [other >= 0, other < count]
             names[names.index(index)] = other
         if len(names) == 1:  # index = first + k, nearly always: no quantifier is needed
-            first = z3.simplify(mine - names[0])
+            first = simplify(mine - names[0])
             if names[0].get_id() not in contents(first).open:
-                return z3.substitute(z3.And(*bounds), (names[0], z3.simplify(wanted - first)))
+                return z3.substitute(z3.And(*bounds), (names[0], simplify(wanted - first)))
         return z3.Exists(names, z3.And(mine == wanted, *bounds))
 
 
@@ -239,7 +247,12 @@ def running(explorer: Explorer) -> Iterator[None]:
     original = target_verify.depths
 
     def depths(parents: Any) -> Any:
-        return up_to(parents.length() + 1) if isinstance(parents, Seq) else original(parents)
+        if not isinstance(parents, Seq):
+            return original(parents)
+        place = z3.Int("node")
+        if [term_of(block.at(Number(place))).eq(place) for block in parents.blocks] != [True]:
+            raise Unanswered("the depths of a tree of any size that is no chain")
+        return up_to(parents.length() + 1)
 
     depths.__wrapped__ = original  # type: ignore[attr-defined]
     target_verify.depths = depths

@@ -13,6 +13,7 @@ import z3
 
 from conformance.prove.explorer import Unanswered
 from conformance.prove.numbers import Number, explorer, term_of
+from conformance.prove.path import simplify
 from conformance.prove.sequences import Seq, gathered, up_to
 
 
@@ -77,7 +78,7 @@ def _over_block(which: Any, value: Any) -> Any:
 def _of_two(which: Any, one: Any, other: Any) -> Number:
     a, b = term_of(one), term_of(other)
     larger = a >= b if which is builtins.max else a <= b
-    difference = z3.simplify(a - b)
+    difference = simplify(a - b)
     if z3.is_int_value(difference) or not explorer().arbitrary_in(difference):
         if explorer().holds(larger):
             return Number(a)
@@ -99,8 +100,13 @@ REPLACED: dict[str, Any] = {
 
 @contextmanager
 def in_the_specification() -> Iterator[None]:
-    """Puts them into every module of `spec`, and takes them out again."""
+    """Puts them into every module of `spec`, and takes them out again.
+
+    Raises Unanswered where a module has something of its own by such a name.
+    """
     spaces = [vars(module) for name, module in sys.modules.items() if name.startswith("spec.")]
+    if own := {name for space in spaces for name in (*REPLACED, "zip") if name in space}:
+        raise Unanswered(f"the specification has its own {', '.join(sorted(own))}")
     for space in spaces:
         space.update(REPLACED)
     try:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import z3
 
-from conformance.prove.path import Path, Peak, Term, contents
+from conformance.prove.path import Path, Peak, Term, contents, simplify
 
 QUERY_MILLISECONDS = 10_000
 """Per query; then z3 answers unknown."""
@@ -42,6 +42,7 @@ class Explorer:
         self.solver = z3.Solver()
         self.solver.set("timeout", QUERY_MILLISECONDS)
         self.solver.set("random_seed", 0)
+        self.solver.set("ctrl_c", False)  # z3's own handler would take it
         self.queries = 0
         self._schedule: list[Decision] = []
         self._at = 0
@@ -116,14 +117,12 @@ class Explorer:
         found = self.solver.check()
         if found == z3.unknown:
             why = self.solver.reason_unknown()
-            if "interrupt" in why:  # z3 takes Ctrl-C for itself
-                raise KeyboardInterrupt
             raise Unanswered(f"z3 does not know ({why})")
         return bool(found == z3.sat)
 
     def holds(self, formula: Term) -> bool:
         """Whether the path implies it."""
-        formula = z3.simplify(formula)
+        formula = simplify(formula)
         if z3.is_true(formula) or z3.is_false(formula):
             return bool(z3.is_true(formula))
         if self._at == len(self._schedule):
@@ -132,7 +131,7 @@ class Explorer:
 
     def fork(self, formula: Term) -> bool:
         """The truth of a formula on this path; where both are possible, there is a path for each."""
-        formula = z3.simplify(formula)
+        formula = simplify(formula)
         if z3.is_true(formula) or z3.is_false(formula):
             return bool(z3.is_true(formula))
         if formula.get_id() in self.path.known:
@@ -161,7 +160,7 @@ class Explorer:
 
     def assume(self, formula: Term) -> None:
         """Goes on only where it holds."""
-        formula = z3.simplify(formula)
+        formula = simplify(formula)
         if z3.is_true(formula):
             return
         if z3.is_false(formula):
@@ -188,7 +187,7 @@ class Explorer:
 
     def arbitrary(self, count: Term) -> Term:
         """An arbitrary index below `count`, which is at least 1."""
-        count = z3.simplify(count)
+        count = simplify(count)
         for place, (index, before) in enumerate(self.path.again):
             if before.eq(count):
                 del self.path.again[place]
@@ -210,16 +209,16 @@ class Explorer:
 
     def peak(self, value: Term, index: Term, count: Term) -> Term:
         """The largest `value` over 0 <= index < count, count at least 1."""
-        step = z3.simplify(z3.substitute(value, (index, index + 1)) - value)
+        step = simplify(z3.substitute(value, (index, index + 1)) - value)
         if z3.is_int_value(step):
             last = count - 1 if step.as_long() > 0 else z3.IntVal(0)
-            return z3.simplify(z3.substitute(value, (index, last)))
+            return simplify(z3.substitute(value, (index, last)))
         place = z3.Int("at")
-        canonical = z3.simplify(z3.substitute(value, (index, place)))
-        key = (canonical.get_id(), z3.simplify(count).get_id())
+        canonical = simplify(z3.substitute(value, (index, place)))
+        key = (canonical.get_id(), simplify(count).get_id())
         if key not in self.path.peaks:
             symbol, witness = z3.Int(self.name("peak")), z3.Int(self.name("where"))
-            self._kept += [canonical, z3.simplify(count), symbol]
+            self._kept += [canonical, simplify(count), symbol]
             self.path.peaks[key] = Peak(canonical, place, count, symbol)
             self.fact(z3.And(witness >= 0, witness < count, z3.substitute(canonical, (place, witness)) == symbol))
             self._tell(self.path.peaks[key], self.path.reads)
@@ -248,7 +247,7 @@ class Explorer:
                 for inner in contents(peak.value).entries.values():
                     if read.decl().eq(inner.decl()):
                         offset = inner.arg(inner.num_args() - 1) - peak.index
-                        self._no_larger(peak, z3.simplify(read.arg(read.num_args() - 1) - offset))
+                        self._no_larger(peak, simplify(read.arg(read.num_args() - 1) - offset))
 
     def _no_larger(self, peak: Peak, index: Term) -> None:
         value = z3.substitute(peak.value, (peak.index, index))

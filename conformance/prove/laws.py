@@ -6,7 +6,9 @@ Each statement calls the specification's own functions. Names of sizes are the e
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 
+from conformance.prove import batches
 from conformance.prove.routes import BATCHES, Batch, Cells, committed, decodes, of, request, verify, window
 from conformance.prove.statement import Size, Theorem, World
 from spec import laws
@@ -47,6 +49,35 @@ def composes(w: World) -> None:
     second = extend.forward([Window(place=one.place, prefix_len=hit + a, extend_len=b)])
     w.agree(laws.composes, (*first, *second), both)
     w.agree(laws.composes, both, (*first, *second))
+
+
+CHAINS = tuple(tuple(range(nodes)) for nodes in range(65))
+TREES = (
+    *(parents for nodes in range(2, 6) for parents in product(*(range(node) for node in range(1, nodes + 1)))),
+    *((0,) * nodes for nodes in (9, 33)),
+    *(tuple(node // 2 for node in range(nodes)) for nodes in (14, 40)),
+)
+"""Parents of nodes 1..: every tree of up to six nodes, and some wide ones."""
+
+
+def climbed(parents: Sequence[int]) -> tuple[int, ...]:
+    """The depth of each node: how often one climbs from it to the root."""
+    found = []
+    for node in range(len(parents) + 1):
+        steps = 0
+        while node > 0:
+            node, steps = parents[node - 1], steps + 1
+        found.append(steps)
+    return tuple(found)
+
+
+def plain_depths(w: World) -> None:
+    """Depths of plain chains and trees, against climbing from each node to the root."""
+    for parents in (*CHAINS, *TREES):
+        found, wanted = target_verify.depths(parents), climbed(parents)
+        if found != wanted:
+            w.same(f"depths below parents {parents}", found, wanted)
+    w.same("depths of a lone root", target_verify.depths(()), (0,))
 
 
 def depths_of_a_chain(w: World) -> None:
@@ -110,7 +141,7 @@ def same_place(w: World) -> None:
 
 
 def permuted(w: World) -> None:
-    """Two requests in both orders. The loops carry nothing from request to request, so two stand for any number."""
+    """Two requests in both orders; `any_number` is why two stand for any number."""
     one, other = request(w, "first"), request(w, "second")
 
     def both_orders(mode: str) -> None:
@@ -144,6 +175,19 @@ def in_mode(w: World, mode: str) -> Batch:
     build, module = BATCHES[mode]
     w.no_carry(module.forward)
     return build
+
+
+def any_number(w: World) -> None:
+    """Batches of one to eight plain requests, in batch order; and by its source, each row of a forward is made from
+    that row alone, so two requests stand for any number."""
+    for mode in BATCHES:
+        for batch, found, wanted in batches.rows(mode, w.family.axes):
+            if found != wanted:
+                w.same(f"each request of {batch}", found, wanted)
+        w.same(f"requests of {mode}", found, wanted)
+    for _, module in BATCHES.values():
+        w.no_carry(module.forward)
+        w.rows_apart(module.forward)
 
 
 def split_prefill_is_extend(w: World) -> None:
@@ -199,20 +243,25 @@ def _live_then_zeros(w: World, cells: Sequence[Cell], live: Sequence[Cell], widt
             w.same("a padded column", (cell.index, cell.column), (PADDING_VALUE, zeros))
 
 
+DEPTHS = (plain_depths, depths_of_a_chain)
+"""What a statement rests on whose chains are of any size."""
+
+CHAINS_ONLY = "the drafts of a verify are chains"
+
 THEOREMS = (
     Theorem(rule="laws.chunked_prefill_is_one_prefill", statements=(chunked,)),
     Theorem(rule="laws.extend_composes", statements=(composes,)),
-    Theorem(rule="laws.verify_chain_is_decodes", statements=(depths_of_a_chain, verified)),
-    Theorem(rule="laws.draft_extend_is_verify_chain", statements=(depths_of_a_chain, draft_extended)),
+    Theorem(rule="laws.verify_chain_is_decodes", statements=(*DEPTHS, verified)),
+    Theorem(rule="laws.draft_extend_is_verify_chain", statements=(*DEPTHS, draft_extended)),
     Theorem(rule="laws.draft_step_is_a_decode", statements=(drafted,)),
-    Theorem(rule="laws.batch_order", statements=(depths_of_a_chain, permuted)),
-    Theorem(rule="laws.batch_split", statements=(depths_of_a_chain, split)),
-    Theorem(rule="laws.text_rows_are_the_index", statements=(depths_of_a_chain, text_rows)),
-    Theorem(rule="laws.speculation_places_the_same", statements=(depths_of_a_chain, same_place)),
-    Theorem(rule="target_verify.depths", statements=(depths_of_a_chain, depths_of_a_tree)),
+    Theorem(rule="laws.batch_order", statements=(*DEPTHS, permuted, any_number), limits=CHAINS_ONLY),
+    Theorem(rule="laws.batch_split", statements=(*DEPTHS, split, any_number), limits=CHAINS_ONLY),
+    Theorem(rule="laws.text_rows_are_the_index", statements=(*DEPTHS, text_rows, any_number), limits=CHAINS_ONLY),
+    Theorem(rule="laws.speculation_places_the_same", statements=(*DEPTHS, same_place), limits=CHAINS_ONLY),
+    Theorem(rule="target_verify.depths", statements=(*DEPTHS, depths_of_a_tree)),
     Theorem(rule="split_prefill.indices", statements=(split_prefill_is_extend,)),
-    Theorem(rule="mixed.indices", statements=(mixed_is_extend_and_decode,)),
-    Theorem(rule="padding.live_columns", statements=(padded,)),
-    Theorem(rule="ragged_verify.tail", statements=(depths_of_a_chain, tail)),
+    Theorem(rule="mixed.indices", statements=(mixed_is_extend_and_decode, any_number)),
+    Theorem(rule="padding.live_columns", statements=(padded,), limits="the live columns of one request"),
+    Theorem(rule="ragged_verify.tail", statements=(*DEPTHS, tail), limits="a chain of one request"),
 )
 """What this file proves. The statements of sessions and retraction are in sessions.py."""

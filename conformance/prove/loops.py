@@ -126,18 +126,44 @@ def _loaded(node: ast.AST) -> set[str]:
     return loads - bound
 
 
+def definition(function: Callable[..., Any]) -> ast.FunctionDef:
+    """The source of a function. Raises Unanswered for one that another one wraps, or without a source."""
+    code = inspect.unwrap(function).__code__
+    made = next((node for node in ast.walk(_tree(code)) if isinstance(node, ast.FunctionDef)), None)
+    if made is None or any(ast.unparse(one).partition("(")[0] != "rule" for one in made.decorator_list):
+        raise Unanswered(f"{function.__qualname__} cannot be read as it is written")
+    return made
+
+
+def statements_of(made: ast.FunctionDef) -> list[ast.stmt]:
+    """The statements of a function, without its documentation."""
+    return made.body[1:] if ast.get_docstring(made) is not None else made.body
+
+
+SHAPE = ("out = [0]", "for node, parent in enumerate(parents, start=1):", "return tuple(out)")
+"""What a function of a tree's parents must be but for the loop's body, for one step of it to speak for all nodes."""
+
+_PLAIN = (
+    ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Subscript, ast.IfExp, ast.Load,
+    ast.operator, ast.unaryop, ast.boolop, ast.cmpop,
+)  # fmt: skip
+
+
 def step_of(function: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
-    """The body of the function's only loop, compiled from its own source: state -> state, both by name."""
+    """The body of the loop of a function of SHAPE, compiled from its own source: state -> state, both by name.
+
+    Raises Unanswered for any other function. The body may raise, and adds one element to `out`: nothing else.
+    """
     function = inspect.unwrap(function)
-    loops = _loops(function.__code__)
-    if len(loops) != 1:
-        raise Unanswered(f"{function.__qualname__} has {len(loops)} loops; a step needs one")
+    body = _body(definition(function))
+    if not body:
+        raise Unanswered(f"{function.__qualname__} is not `{'; '.join(SHAPE)}` around one out.append")
 
     def step(**state: Any) -> dict[str, Any]:
         module = ast.parse(f"def step({', '.join(state)}):\n    return locals()")
         made = module.body[0]
         assert isinstance(made, ast.FunctionDef)
-        made.body[:0] = loops[0].body
+        made.body[:0] = body
         ast.fix_missing_locations(module)
         space: dict[str, Any] = {}
         exec(compile(module, f"<step of {function.__qualname__}>", "exec"), function.__globals__, space)
@@ -145,3 +171,21 @@ def step_of(function: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
         return after
 
     return step
+
+
+def _body(made: ast.FunctionDef) -> list[ast.stmt]:
+    """The body of the loop; nothing where the function is of another shape."""
+    statements = statements_of(made)
+    alike = tuple(ast.unparse(one).partition("\n")[0] for one in statements) == SHAPE
+    if not alike or [one.arg for one in made.args.args] != ["parents"] or made.args.defaults:
+        return []
+    loop = statements[1]
+    assert isinstance(loop, ast.For)
+    *checks, last = loop.body
+    call = last.value if isinstance(last, ast.Expr) else None
+    added = call.args if isinstance(call, ast.Call) and _added_to(call) == "out" and not call.keywords else []
+    raises = all(isinstance(one, ast.If) and not one.orelse and isinstance(one.body[0], ast.Raise) for one in checks)
+    values = [*added, *(one.test for one in checks if isinstance(one, ast.If))]
+    plain = all(isinstance(node, _PLAIN) for value in values for node in ast.walk(value))
+    once = ast.unparse(last).startswith("out.append(") and len(added) == 1
+    return loop.body if raises and plain and once and not loop.orelse else []

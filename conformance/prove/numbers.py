@@ -11,7 +11,7 @@ from typing import Any
 import z3
 
 from conformance.prove.explorer import Explorer, Unanswered
-from conformance.prove.path import Term
+from conformance.prove.path import Term, simplify
 
 _exploring: list[Explorer] = []
 
@@ -45,7 +45,7 @@ class Number:
     """An integer that stands for many."""
 
     def __init__(self, term: Term) -> None:
-        self.term = z3.simplify(term)
+        self.term = simplify(term)
 
     __hash__ = object.__hash__
 

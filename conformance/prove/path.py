@@ -13,6 +13,15 @@ Term = Any
 """A z3 expression; z3 is not annotated."""
 
 
+_SIMPLIFYING = z3.ParamsRef()
+_SIMPLIFYING.set("ctrl_c", False)
+
+
+def simplify(term: Term) -> Term:
+    """z3.simplify, which would put a handler of its own in place of Ctrl-C's for the time of the call."""
+    return z3.z3._to_expr_ref(z3.Z3_simplify_ex(term.ctx_ref(), term.as_ast(), _SIMPLIFYING.params), term.ctx)
+
+
 @dataclass
 class Peak:
     """The largest value of a function of an index, over 0 <= index < count."""

@@ -108,6 +108,11 @@ class Plain:
     def no_carry(self, *functions: Callable[..., Any]) -> None:
         """Only a question of all sizes."""
 
+    rows_apart = no_carry
+
+    def iterated(self, parameter: str, *functions: Callable[..., Any]) -> None:
+        """Only a question of all sizes."""
+
     def agree(self, law: Callable[..., bool], left: Iterable[Cell], right: Iterable[Cell]) -> None:
         others = list(right)
         for cell in left:

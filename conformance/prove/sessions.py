@@ -1,8 +1,9 @@
 """Sessions and retraction, stated for all sizes: one history is placed in one way, however it came together.
 
 Where a statement says "any history", a media run with any columns stands for it: prompt_table goes on from a history
-only by its columns and the first position after them (`any_history` is the induction step of that). One thing is left
-out: the number of a media item, which HunYuan-VL's fourth row holds and which counts the items of the history.
+only by its columns and the first position after them (`any_history` is the induction step of that; `many_runs` looks
+at plain histories of more runs). One thing is left out: the number of a media item, which HunYuan-VL's fourth row
+holds and which counts the items of the history.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from spec.families import FAMILIES
 from spec.families.declaration import block, ramp
 from spec.families.omni import audio, video_with_audio
 from spec.history import (
+    Column,
     History,
     OutOfDomain,
     Run,
@@ -41,6 +43,27 @@ def history(w: World, name: str, moves: bool = False) -> tuple[History, Size, bo
         return (run,), tokens, True
     tokens = w.size(f"{name} tokens", 1)
     return (text(tokens),), tokens, False
+
+
+def many_runs(w: World) -> None:
+    """Plain histories of up to eight runs: each run starts after the largest position so far, and a cut keeps the
+    columns. Its source says that prompt_table looks at no more of a history than one run after the other."""
+    family, whole = FAMILIES["qwen2_vl"], tuple(run for _ in range(4) for run in (image(1, 4, 6), text(3)))
+    for count in range(len(whole) + 1):
+        for runs in (whole[:count], whole[1 : count + 1]):
+            wanted: list[Column] = []
+            for run in runs:
+                start = 1 + max((max(column) for column in wanted), default=-1)
+                own = [(start + i,) * 3 for i in range(run.tokens)] if run.is_text else family.media_columns(run, start)
+                wanted.extend(own)
+            found, tokens = prompt_table(family, runs), length(family, runs)
+            parts = [prompt_table(family, cut(family, runs, keep)) for keep in range(tokens + 1)]
+            prefixes = [tuple(wanted[:keep]) for keep in range(len(wanted) + 1)]
+            if (found, tokens, parts) != (tuple(wanted), len(wanted), prefixes):
+                w.same(f"tokens and table of {len(runs)} runs", (tokens, found), (len(wanted), tuple(wanted)))
+                w.same(f"tables of the cuts of {len(runs)} runs", parts, prefixes)
+    w.same("the last table", found, tuple(wanted))
+    w.iterated("history", prompt_table, length, cut)
 
 
 def any_history(w: World) -> None:
@@ -159,13 +182,14 @@ def added(w: World) -> None:
 def blocks_move(w: World) -> None:
     """A media block's columns, and a line's, move with their start, for any grid and any times of its frames.
 
-    Two frames stand for any number: block's loops carry nothing from frame to frame.
+    Two frames stand for any number: block's loops carry nothing from frame to frame, and see no other frame.
     """
     w.no_carry(block)
     start, rows, cols = w.size("start"), w.size("rows", 1), w.size("cols", 1)
     frames = tuple(w.size(f"time of frame {frame}") for frame in range(2))
     for there, here in w.pairs(lambda at: block(at, frames, rows, cols), start, 0):
         w.same("a column of a block", there, tuple(position + start for position in here))
+    w.rows_apart(block)
     tokens = w.size("tokens", 1)
     for there, here in w.pairs(lambda at: ramp(at, tokens), start, 0):
         w.same("a column of a line", there, tuple(position + start for position in here))
@@ -256,13 +280,17 @@ def gained(w: World) -> None:
         w.same(f"output {index}", w.at(after, count + index), (position,) * w.family.axes)
 
 
+HISTORIES = (many_runs, any_history)
+ONE_RUN = "the runs of a history stand as one with any columns; media items have no numbers"
+SOME_MEDIA = f"{ONE_RUN}; each family's own media: {len(RUNS)} runs, any start, without {' and '.join(FIXED)}"
+
 THEOREMS = (
-    Theorem(rule="laws.append_is_a_fresh_request", statements=(any_history, appended)),
-    Theorem(rule="laws.branch_is_its_own_history", statements=(any_history, branched)),
-    Theorem(rule="laws.retract_and_resume", statements=(any_history, resumed)),
-    Theorem(rule="session.append", statements=(any_history, blocks_move, families_move, moved)),
-    Theorem(rule="session.delta", statements=(any_history, blocks_move, families_move, added)),
-    Theorem(rule="session.offset", statements=(any_history, kept, offset)),
-    Theorem(rule="retraction.table", statements=(any_history, gained)),
+    Theorem(rule="laws.append_is_a_fresh_request", statements=(*HISTORIES, appended), limits=ONE_RUN),
+    Theorem(rule="laws.branch_is_its_own_history", statements=(*HISTORIES, branched), limits=ONE_RUN),
+    Theorem(rule="laws.retract_and_resume", statements=(*HISTORIES, resumed), limits=ONE_RUN),
+    Theorem(rule="session.append", statements=(*HISTORIES, blocks_move, families_move, moved), limits=SOME_MEDIA),
+    Theorem(rule="session.delta", statements=(*HISTORIES, blocks_move, families_move, added), limits=SOME_MEDIA),
+    Theorem(rule="session.offset", statements=(*HISTORIES, kept, offset), limits=ONE_RUN),
+    Theorem(rule="retraction.table", statements=(*HISTORIES, gained), limits=ONE_RUN),
 )
 """What this file proves."""

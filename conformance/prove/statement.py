@@ -66,7 +66,13 @@ class World(Protocol):
         """(depth of the node, depth of its parent) that target_verify.depths gives, in a tree of any shape."""
 
     def no_carry(self, *functions: Callable[..., Any]) -> None:
-        """The functions' loops carry nothing from one request to the next: two requests stand for any number."""
+        """The functions' loops carry nothing from one request to the next."""
+
+    def rows_apart(self, *functions: Callable[..., Any]) -> None:
+        """Each row of the functions' answers is made from that row of their parameters alone."""
+
+    def iterated(self, parameter: str, *functions: Callable[..., Any]) -> None:
+        """The functions use the parameter for nothing but one loop over all of its elements."""
 
     def agree(self, law: Callable[..., bool], left: Iterable[Cell], right: Iterable[Cell]) -> None:
         """The law holds between the readings, for each token of the left one, which the right one must read too."""
@@ -89,6 +95,8 @@ class Theorem:
 
     rule: str
     statements: tuple[Callable[[World], None], ...]
+    limits: str = ""
+    """What the statements hold for only, where that is less than the rule speaks of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
