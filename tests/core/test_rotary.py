@@ -66,7 +66,7 @@ def test_every_layout_and_rule_is_in_the_chosen_scenarios() -> None:
     assert {op.layout for one in scenarios for op in one.ops if isinstance(op, Rotate)} == set(LAYOUTS)
     assert {rule for one in scenarios for rule in outcome(one).checked if rule.startswith("rotary.")} == {
         "rotary.contiguous_sections", "rotary.interleaved_sections", "rotary.rotation", "rotary.every_row_counts",
-        "rotary.view_is_a_copy",
+        "rotary.view_is_a_copy", "rotary.table_is_read_only",
     }
 
 
@@ -198,8 +198,8 @@ def poke(value: float) -> Callable[[np.ndarray], np.ndarray]:
     [
         (poke(float("nan")), "not finite", "key, token 3, head 0, dimension 17: nan, must be "),
         (poke(99.0), "other values", "key, token 3, head 0, dimension 17: 99, must be "),
-        (lambda key: key[:-1], "wrong shape", "key is float32[19, 128], must be float32[20, 128]"),
-        (lambda key: key.astype(np.float64), "dtype float64", "key is float64[20, 128], must be float32[20, 128]"),
+        (lambda key: key[:-1], "wrong shape", "key is float32[19, 384], must be float32[20, 384]"),
+        (lambda key: key.astype(np.float64), "dtype float64", "key is float64[20, 384], must be float32[20, 384]"),
     ],
 )
 def test_a_wrong_key_is_named(edit: Callable[[np.ndarray], np.ndarray], signature: str, message: str) -> None:
