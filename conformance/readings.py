@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from adapters import protocol
 from conformance.outcome import Difference, Failure
 from conformance.plan import LawCheck, Reading, decoded
+from conformance.verdict_tally import Tally
 from spec import laws
 from spec.history import Column
-
-if TYPE_CHECKING:
-    from conformance.verdict import Tally
 
 Read = dict[int, Column]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +11,8 @@ from adapters import protocol
 from conformance.outcome import Difference, Failure, Unrun
 from conformance.rotary import ROWS, RotaryCheck, heads
 from conformance.signature import raise_signature, raised_line
+from conformance.verdict_tally import Tally
 from reference.rotary import LAYOUTS, Floats, Layout, axes, rotated, turned
-
-if TYPE_CHECKING:
-    from conformance.verdict import Tally
 
 MODE = "rotary"
 """What reports file it under."""

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from adapters import protocol
 from conformance.outcome import Difference, Failure, Unrun
 from conformance.plan import ExpectedState, StateCheck, decoded
+from conformance.verdict_tally import Tally
 from reference.timeline import IntArray
 from spec import ownership
 from spec.history import Delta
-
-if TYPE_CHECKING:
-    from conformance.verdict import Tally
 
 MEDIA_FIELDS = ("table", "delta", "items", "offsets", "delta_cache")
 """What belongs to a request's media state."""
