@@ -8,7 +8,6 @@ fails: a list that nobody must clean hides the next bug.
 from __future__ import annotations
 
 import datetime
-import difflib
 import re
 import tomllib
 from collections.abc import Iterable
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from conformance.errors import UsageError
+from conformance.errors import UsageError, meant
 from conformance.families.case import Case
 from conformance.families.known import Difference
 from conformance.files import pretty, read_scenario, write_atomic
@@ -116,9 +115,7 @@ def _read(path: Path) -> Known:
     if "*" in entry.rule + entry.mode + entry.signature:
         raise UsageError(f"{path}: an entry stands for one failure; wildcards are not allowed")
     if entry.rule not in all_rules():
-        close = difflib.get_close_matches(entry.rule, all_rules(), n=1)
-        hint = f" (did you mean {close[0]}?)" if close else ""
-        raise UsageError(f"{path}: unknown rule {entry.rule!r}{hint}")
+        raise UsageError(f"{path}: unknown rule {entry.rule!r}{meant(entry.rule, all_rules())}")
     try:
         parse_range(entry.versions)
     except ValueError as error:

@@ -17,15 +17,14 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import msgspec
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from adapters.protocol import Cost, Counted, Forward
+from adapters.protocol import Cost, Counted
 from adapters.sglang import batches, cuda_cost, forwards
-from adapters.sglang.meter import engine_frame, raised
+from adapters.sglang.meter import engine_line, raised
 from adapters.sglang.state import Absent, JobState
 
 FAKED = ("cost only: forward_batch_info.compute_position returns empty meta tensors (a kernel launch, no copy)",)
@@ -42,7 +41,7 @@ def cost(state: JobState, step: Cost) -> Counted:
     if state.device != "cpu":
         return cuda_cost.measured(state, forward)
     batch = batches.schedule_batch(state, forward, device="meta")
-    batch.spec_info = forwards.spec_info(state, with_positions(forward), batch)
+    batch.spec_info = forwards.spec_info(state, forwards.with_positions(forward), batch)
     runner = batches.runner_for(state, forward.mode, device="meta")
     module: Any = sys.modules[state.engine.ForwardBatch.__module__]
     original = module.compute_position
@@ -58,13 +57,6 @@ def cost(state: JobState, step: Cost) -> Counted:
     finally:
         module.compute_position = original
     return Counted(len(lines), tuple(lines))
-
-
-def with_positions(forward: Forward) -> Forward:
-    """The forward as the direct path wants it: some positions, whose values a meta tensor drops."""
-    if forward.positions or forward.mode not in ("target_verify", "draft_decode"):
-        return forward
-    return msgspec.structs.replace(forward, positions=(0,) * batches.token_count(forward))
 
 
 def meta_positions(backend: str, prefix_lens: Any, extend_lens: Any, total: int) -> tuple[Any, Any]:
@@ -105,16 +97,3 @@ class _Functions(TorchFunctionMode):  # type: ignore[misc]
             if str(kwargs["device"]).startswith("meta") and not isinstance(source, torch.Tensor):
                 self.lines.append(engine_line())
         return function(*args, **kwargs)
-
-
-def engine_line() -> str:
-    """The innermost engine frame on the stack, "sglang/...py:LINE function"."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        path = engine_frame(frame.f_code.co_filename)
-        if path is not None:
-            return f"{path}:{frame.f_lineno} {frame.f_code.co_name}"
-        if frame.f_back is None:
-            break
-        frame = frame.f_back
-    return ""

@@ -15,7 +15,6 @@ Nothing is faked here.
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +26,7 @@ from torch.utils._pytree import tree_leaves
 
 from adapters.protocol import Counted, Forward
 from adapters.sglang import batches, forwards, kernels, speculation
-from adapters.sglang.meter import engine_frame
+from adapters.sglang.meter import engine_line
 from adapters.sglang.state import JobState
 
 Call = Callable[[], Any]
@@ -70,15 +69,8 @@ def build(state: JobState, forward: Forward) -> Call:
         batch = speculation.prepared_batch(state, forward)
         return lambda: forwards.CALLERS[forward.mode](state, forward, batch)
     batch = batches.schedule_batch(state, forward)
-    batch.spec_info = forwards.spec_info(state, with_positions(forward), batch)
+    batch.spec_info = forwards.spec_info(state, forwards.with_positions(forward), batch)
     return lambda: batches.init_new(state, batch, batches.runner_for(state, forward.mode))
-
-
-def with_positions(forward: Forward) -> Forward:
-    """The forward with some positions, as the direct path wants it; their values cost nothing."""
-    from adapters.sglang.cost import with_positions as add
-
-    return add(forward)
 
 
 class _Counter:
@@ -165,14 +157,3 @@ class _Functions(TorchFunctionMode):  # type: ignore[misc]
                     self.finder.to_device.append(engine_line())
                 return result
         return function(*args, **kwargs)
-
-
-def engine_line() -> str:
-    """The innermost engine frame on the stack, "sglang/...py:LINE function"."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        path = engine_frame(frame.f_code.co_filename)
-        if path is not None:
-            return f"{path}:{frame.f_lineno} {frame.f_code.co_name}"
-        frame = frame.f_back
-    return ""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import torch
 
 from adapters.protocol import Forward, Table, Tables
@@ -136,6 +137,13 @@ def spec_info(state: JobState, forward: Forward, batch: Any) -> Any:
         draft_token_num=forward.num_draft_tokens,
         capture_hidden_mode=engine.CaptureHiddenMode.FULL,
     )
+
+
+def with_positions(forward: Forward) -> Forward:
+    """The forward as the direct path wants it: some positions, whose values a meta tensor drops."""
+    if forward.positions or forward.mode not in ("target_verify", "draft_decode"):
+        return forward
+    return msgspec.structs.replace(forward, positions=(0,) * batches.token_count(forward))
 
 
 def set_draft_extend_windows(forward: Forward, batch: Any) -> None:

@@ -11,6 +11,7 @@ Nothing is faked here.
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable
 from time import perf_counter_ns
@@ -53,6 +54,17 @@ def engine_frame(path: str) -> str | None:
         if index >= 0:
             return path[index + 1 :]
     return None
+
+
+def engine_line() -> str:
+    """The innermost engine frame on the caller's stack, "sglang/...py:LINE function"; "" for none."""
+    frame = sys._getframe(1).f_back
+    while frame is not None:
+        path = engine_frame(frame.f_code.co_filename)
+        if path is not None:
+            return f"{path}:{frame.f_lineno} {frame.f_code.co_name}"
+        frame = frame.f_back
+    return ""
 
 
 def is_broken_context(error: BaseException) -> bool:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import select
-import time
 from functools import partial
 from pathlib import Path
 
@@ -43,7 +40,7 @@ class Asked:
     def ask(self, job: protocol.Job) -> tuple[protocol.Result, ...]:
         """The results of a job. A worker that dies or breaks its device is replaced. Raises NoAnswer for that job."""
         self._process.send(job)
-        body = self._frame(self.patience)
+        body = self._process.next_frame(self.patience)
         if body is None:
             why = f"the worker {self._process.how_it_ended()}: {self._process.last_words(1)}"
             self._process.stop()
@@ -63,24 +60,9 @@ class Asked:
             self._process = self._again()
         except OSError as error:
             raise NoAnswer(f"cannot start the worker: {error.strerror}") from error
-        body = self._frame(self._start)
+        body = self._process.next_frame(self._start)
         if body is None:
             why = f"the worker {self._process.how_it_ended()}: {self._process.last_words(1)}"
             self._process.stop()
             raise NoAnswer(why)
         return msgspec.msgpack.decode(body, type=protocol.Hello)
-
-    def _frame(self, seconds: float) -> bytes | None:
-        end, process = time.monotonic() + seconds, self._process
-        waiting = [fd for fd in (process.from_worker, process.death) if fd >= 0]
-        while time.monotonic() < end:
-            process.flush()
-            ready: list[int] = []
-            with contextlib.suppress(InterruptedError):
-                ready = select.select(waiting, [], [], 0.2)[0]
-            process.read(all_of_it=process.death in ready)
-            if (body := process.frame()) is not None:
-                return body
-            if process.ended or process.death in ready:
-                return None
-        return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import struct
 import subprocess
@@ -123,6 +124,23 @@ class Process:
         body = bytes(self._inbox[4 : 4 + length])
         del self._inbox[: 4 + length]
         return body
+
+    def next_frame(self, seconds: float) -> bytes | None:
+        """Wait for the next frame; None when the worker ends or stays silent for so long. For one worker alone: the
+        pool waits for all of its workers at once."""
+        end = time.monotonic() + seconds
+        waiting = [fd for fd in (self.from_worker, self.death) if fd >= 0]
+        while time.monotonic() < end:
+            self.flush()
+            ready: list[int] = []
+            with contextlib.suppress(InterruptedError):
+                ready = select.select(waiting, [], [], 0.2)[0]
+            self.read(all_of_it=self.death in ready)
+            if (body := self.frame()) is not None:
+                return body
+            if self.ended or self.death in ready:
+                return None
+        return None
 
     def how_it_ended(self, patience: float = 1.0) -> str:
         """"killed by SIGKILL", "exited with status 1", or what else is known; waits up to `patience` seconds."""

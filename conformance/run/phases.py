@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from conformance.errors import UsageError
+from conformance.errors import UsageError, meant
 from conformance.events import Scope
 from conformance.outcome import Outcome
 from conformance.run.subject import Subject
@@ -202,9 +201,7 @@ def select(names: Iterable[str], target: Target | None = None, device: str = "cp
     wanted = list(names)
     for name in wanted:
         if name not in _PHASES:
-            close = difflib.get_close_matches(name, _PHASES, n=1)
-            hint = f" (did you mean {close[0]}?)" if close else ""
-            raise UsageError(f"unknown phase {name!r}{hint}; known: {', '.join(_PHASES)}")
+            raise UsageError(f"unknown phase {name!r}{meant(name, _PHASES)}; known: {', '.join(_PHASES)}")
     chosen = [
         phase for phase in _PHASES.values()
         if (phase.name in wanted if wanted else phase.default and device in phase.devices)

@@ -6,13 +6,12 @@ function that lists them, and every verb knows them from then on.
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from conformance.errors import UsageError
+from conformance.errors import UsageError, meant
 
 DEFAULT = "sglang"
 """The target of a run that names none."""
@@ -82,9 +81,7 @@ def find(name: str, device: str) -> Target:
     """The target of that name. Raises UsageError, naming the known ones, or the devices that it offers."""
     known = all_targets()
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f" (did you mean {close[0]}?)" if close else ""
-        raise UsageError(f"unknown target {name!r}{hint}; known: {', '.join(known)}")
+        raise UsageError(f"unknown target {name!r}{meant(name, known)}; known: {', '.join(known)}")
     target = known[name]
     if device not in target.devices:
         raise UsageError(f"target {name} does not run on device {device!r}; it offers: {', '.join(target.devices)}")

@@ -6,9 +6,6 @@ target can be checked without the rest of the suite: an image request beside a t
 
 from __future__ import annotations
 
-import contextlib
-import select
-import time
 from array import array
 from pathlib import Path
 
@@ -72,14 +69,14 @@ def check(target: Target, log: Path, device: str = "cpu") -> Checked:
 
 
 def _converse(process: Process) -> Checked:
-    body = _one_frame(process, HELLO_SECONDS)
+    body = process.next_frame(HELLO_SECONDS)
     if body is None:
         return Checked(None, f"no hello: the worker {process.how_it_ended()}: {process.last_words(1)}")
     hello = msgspec.msgpack.decode(body, type=Hello)
     if hello.protocol != protocol.PROTOCOL:
         return Checked(hello, f"the worker speaks protocol {hello.protocol}, not {protocol.PROTOCOL}")
     process.send(job() if hello.device == "cpu" else msgspec.structs.replace(job(), device="cuda"))
-    body = _one_frame(process, JOB_SECONDS)
+    body = process.next_frame(JOB_SECONDS)
     if body is None:
         return Checked(hello, f"the scenario got no answer: the worker {process.how_it_ended()}")
     return Checked(hello, judge(msgspec.msgpack.decode(body, type=Answer)))
@@ -105,20 +102,3 @@ def _rows(tensor: Tensor | None) -> tuple[tuple[int, ...], ...] | None:
     values = array("q" if tensor.dtype == "int64" else "i", tensor.data)
     width = tensor.shape[1]
     return tuple(tuple(values[row * width : (row + 1) * width]) for row in range(tensor.shape[0]))
-
-
-def _one_frame(process: Process, seconds: float) -> bytes | None:
-    """The next frame, or None when the worker ends or stays silent for so long."""
-    end = time.monotonic() + seconds
-    waiting = [fd for fd in (process.from_worker, process.death) if fd >= 0]
-    while time.monotonic() < end:
-        process.flush()
-        ready: list[int] = []
-        with contextlib.suppress(InterruptedError):
-            ready = select.select(waiting, [], [], 0.5)[0]
-        process.read(all_of_it=process.death in ready)
-        if (body := process.frame()) is not None:
-            return body
-        if process.ended or process.death in ready:
-            return None
-    return None
