@@ -24,7 +24,11 @@ MAX_FRAME = 1 << 30
 
 
 BROKEN = (
-    "CUDA error", "Triton Error [CUDA]", "illegal memory access", "device-side assert", "unspecified launch failure",
+    "CUDA error",
+    "Triton Error [CUDA]",
+    "illegal memory access",
+    "device-side assert",
+    "unspecified launch failure",
 )
 """What an exception's message says once a kernel has failed; every later call of that process fails as well."""
 

@@ -128,9 +128,7 @@ def applying(entries: Iterable[Known], target: str, version: str, device: str) -
     return tuple(
         known
         for known in entries
-        if known.entry.target == target
-        and known.entry.device in ("", device)
-        and within(version, known.entry.versions)
+        if known.entry.target == target and known.entry.device in ("", device) and within(version, known.entry.versions)
     )
 
 

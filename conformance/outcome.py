@@ -87,7 +87,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> str:
-        """"fail", "could_not_run", "not_offered" or "pass", before the known-failure list is asked."""
+        """ "fail", "could_not_run", "not_offered" or "pass", before the known-failure list is asked."""
         if self.failures:
             return "fail"
         if self.unrun:

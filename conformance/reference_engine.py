@@ -269,8 +269,12 @@ class ReferenceEngine:
         def turned(part: protocol.Tensor) -> protocol.Tensor:
             heads = np.frombuffer(part.data, dtype=np.float32).astype(np.float64)
             out = rotary.rotated(
-                decoded(step.table), heads.reshape(part.shape[0], -1, step.head_size), sections=step.sections,
-                interleaved=step.interleaved, base=step.base, rotary_dim=step.rotary_dim,
+                decoded(step.table),
+                heads.reshape(part.shape[0], -1, step.head_size),
+                sections=step.sections,
+                interleaved=step.interleaved,
+                base=step.base,
+                rotary_dim=step.rotary_dim,
             )
             return protocol.Tensor("float32", part.shape, out.astype(np.float32).tobytes())
 

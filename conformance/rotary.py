@@ -64,9 +64,17 @@ def _step(check: RotaryCheck, table: IntArray, buffer: int = 0) -> protocol.Rota
         _tensor(part.astype(np.float32).reshape(len(part), -1)) for part in heads(table.shape[1], layout.head_size)
     )
     return protocol.Rotary(
-        table=_tensor(table), query=query, key=key, head_size=layout.head_size, rotary_dim=layout.rotary_dim,
-        base=layout.base, sections=layout.sections, interleaved=layout.interleaved, longest=LONGEST,
-        method=check.method, buffer=buffer,
+        table=_tensor(table),
+        query=query,
+        key=key,
+        head_size=layout.head_size,
+        rotary_dim=layout.rotary_dim,
+        base=layout.base,
+        sections=layout.sections,
+        interleaved=layout.interleaved,
+        longest=LONGEST,
+        method=check.method,
+        buffer=buffer,
     )
 
 

@@ -83,7 +83,11 @@ def _rotation(tally: Tally, check: RotaryCheck, seen: list[Floats]) -> None:
     sections = "rotary.interleaved_sections" if layout.interleaved else "rotary.contiguous_sections"
     right = [
         rotated(
-            check.table, part, sections=layout.sections, interleaved=layout.interleaved, base=layout.base,
+            check.table,
+            part,
+            sections=layout.sections,
+            interleaved=layout.interleaved,
+            base=layout.base,
             rotary_dim=layout.rotary_dim,
         )
         for part in given
@@ -207,7 +211,12 @@ def _first(got: list[Floats], want: list[Floats], tolerance: float) -> tuple[int
 
 
 def _fail_at(
-    tally: Tally, check: RotaryCheck, rule: str, signature: str, place: tuple[int, int, int, int], got: list[Floats],
+    tally: Tally,
+    check: RotaryCheck,
+    rule: str,
+    signature: str,
+    place: tuple[int, int, int, int],
+    got: list[Floats],
     want: list[Floats],
 ) -> None:
     part, token, head, dim = place
@@ -218,15 +227,25 @@ def _fail_at(
 
 
 def _fail(
-    tally: Tally, check: RotaryCheck, rule: str, signature: str, message: str, difference: Difference | None = None,
+    tally: Tally,
+    check: RotaryCheck,
+    rule: str,
+    signature: str,
+    message: str,
+    difference: Difference | None = None,
     where: str = "",
 ) -> None:
     """The GPU's own way is a kernel of its own: its faults are findings of their own."""
     tally.fail(
         Failure(
-            rule=rule, mode=MODE, signature=signature if check.method == "native" else f"{signature} (device)",
-            step=check.op, label=check.method, message=f"{check.layout}, {check.method}: {message}",
-            difference=difference, where=where,
+            rule=rule,
+            mode=MODE,
+            signature=signature if check.method == "native" else f"{signature} (device)",
+            step=check.op,
+            label=check.method,
+            message=f"{check.layout}, {check.method}: {message}",
+            difference=difference,
+            where=where,
         )
     )
 

@@ -197,7 +197,12 @@ def _cells(
             wrong = (good != bad).any(axis=0)
             columns = np.arange(span.start, span.stop)[wrong]
             signature = column_signature(
-                check.expected, span, columns, index[wrong], good[:, wrong], bad[:, wrong],
+                check.expected,
+                span,
+                columns,
+                index[wrong],
+                good[:, wrong],
+                bad[:, wrong],
                 _deltas(tally, check.expected),
             )
             follows = tally.tainted.get(req, "")

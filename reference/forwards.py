@@ -221,9 +221,7 @@ def _block(state: State, op: Block) -> Expected:
     return _expected(state, batch, {"": tables.block_tables(offsets, op.block_size)}, {"text only"})
 
 
-def _expected(
-    state: State, batch: Batch, found: dict[str, Tables], situations: set[str], pad: str = ""
-) -> Expected:
+def _expected(state: State, batch: Batch, found: dict[str, Tables], situations: set[str], pad: str = "") -> Expected:
     requests = [state.requests[req] for req in batch.reqs]
     parents = [None if request.parent is None else state.requests[request.parent] for request in requests]
     return Expected(

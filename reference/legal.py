@@ -19,7 +19,10 @@ WIDEST = 4096
 """No batch, tree or draft is wider."""
 
 CHOICES = {
-    "path": ("direct", "caller", "fused"), "pad": ("", "graph", "dp"), "layout": tuple(LAYOUTS), "method": METHODS,
+    "path": ("direct", "caller", "fused"),
+    "pad": ("", "graph", "dp"),
+    "layout": tuple(LAYOUTS),
+    "method": METHODS,
 }
 """Words that a field may hold."""
 PADS: dict[type[Operation], tuple[str, ...]] = {

@@ -144,8 +144,16 @@ def out_of_bounds(engine: Engine) -> None:
 FAULTS: dict[str, Callable[[Engine], None]] = {
     fault.__name__: fault
     for fault in (
-        wrong_row, one_column_short, hidden_copy, hidden_wait, wrong_stride, transposed_layout, ignored_stride,
-        other_graph, no_clamp, out_of_bounds,
+        wrong_row,
+        one_column_short,
+        hidden_copy,
+        hidden_wait,
+        wrong_stride,
+        transposed_layout,
+        ignored_stride,
+        other_graph,
+        no_clamp,
+        out_of_bounds,
     )
 }
 

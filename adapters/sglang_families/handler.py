@@ -130,7 +130,10 @@ def _rope_index(step: protocol.PromptTable, config: Any, device: str, call: Call
         name = "get_rope_index_ernie45"
         answer = call(
             MRotaryEmbedding.get_rope_index_ernie45,
-            input_ids=ids, hf_config=config, image_grid_thw=images, video_grid_thw=videos
+            input_ids=ids,
+            hf_config=config,
+            image_grid_thw=images,
+            video_grid_thw=videos,
         )
     else:
         name = "get_rope_index"
@@ -213,7 +216,10 @@ def _from_offsets(
         return protocol.NotOffered(f"{cls.__name__} has no short cut for images")
     answer = call(
         getattr(processor, name),
-        input_len=len(step.ids[0]), mm_items=items, dtype=torch.int64, device=torch.device("cpu")
+        input_len=len(step.ids[0]),
+        mm_items=items,
+        dtype=torch.int64,
+        device=torch.device("cpu"),
     )
     if answer is None:
         return protocol.NotOffered(f"{cls.__name__} takes its long way for this prompt")

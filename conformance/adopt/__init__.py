@@ -23,8 +23,19 @@ from reference.operations import Scenario
 
 __all__ = ["MODES", "Adapter", "Batch", "Ledger", "NotOffered", "Request", "run_conformance", "survey"]
 
-MODES = ("extend", "split_prefill", "mixed", "decode", "draft_decode", "target_verify", "ragged_verify",
-         "draft_extend_v2", "dllm_extend", "idle", "padding")
+MODES = (
+    "extend",
+    "split_prefill",
+    "mixed",
+    "decode",
+    "draft_decode",
+    "target_verify",
+    "ragged_verify",
+    "draft_extend_v2",
+    "dllm_extend",
+    "idle",
+    "padding",
+)
 """What `modes` may name."""
 
 

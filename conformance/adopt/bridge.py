@@ -47,7 +47,8 @@ def checker(adapter: Adapter, modes: frozenset[str]) -> Callable[[Scenario], Out
         if not pads and any(isinstance(check, TableCheck) and "padded" in check.labels for check in planned.checks):
             declined.append(("padding", NO_PADDING if "padding" in modes else "padding was not asked for"))
         return msgspec.structs.replace(
-            outcome, not_offered=(*outcome.not_offered, *declined),
+            outcome,
+            not_offered=(*outcome.not_offered, *declined),
             checked={rule: count for rule, count in outcome.checked.items() if rule not in vacuous},
         )
 
@@ -105,17 +106,24 @@ def _forward(step: protocol.Forward, check: TableCheck, adapter: Adapter, typed:
 
 
 def _batch(step: protocol.Forward, mode: str, lines: tuple[Timeline, ...], label: str) -> Batch:
-    requests = tuple(
-        Request(table=_rows(line), delta=line.delta if line.has_media else 0) for line in lines
-    )
+    requests = tuple(Request(table=_rows(line), delta=line.delta if line.has_media else 0) for line in lines)
     padding = step.padding if label == "padded" else None
     return Batch(
-        mode=mode, requests=requests, seq_lens=step.seq_lens, prefix_lens=step.prefix_lens,
-        extend_lens=step.extend_lens, decoding=step.decoding, topk=step.topk,
+        mode=mode,
+        requests=requests,
+        seq_lens=step.seq_lens,
+        prefix_lens=step.prefix_lens,
+        extend_lens=step.extend_lens,
+        decoding=step.decoding,
+        topk=step.topk,
         step=int(label.removeprefix("step ")) if label.startswith("step ") else 0,
-        num_draft_tokens=step.num_draft_tokens, parents=step.parents, ragged_tokens=step.ragged_tokens,
-        block_offsets=step.block_offsets, block_size=step.block_size,
-        padded_tokens=0 if padding is None else padding.tokens, buffer="" if padding is None else padding.kind,
+        num_draft_tokens=step.num_draft_tokens,
+        parents=step.parents,
+        ragged_tokens=step.ragged_tokens,
+        block_offsets=step.block_offsets,
+        block_size=step.block_size,
+        padded_tokens=0 if padding is None else padding.tokens,
+        buffer="" if padding is None else padding.kind,
     )
 
 

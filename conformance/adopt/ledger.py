@@ -112,5 +112,7 @@ def _summary(ledger: Ledger, failures: list[Found]) -> str:
         return f"nothing was checked in {ledger.scenarios} scenarios"
     unrun = f", {len(ledger.unrun)} steps could not run" if ledger.unrun else ""
     findings = "1 finding" if len(failures) == 1 else f"{len(failures)} findings"
-    return (f"{findings} in {ledger.forwards} forwards of {ledger.scenarios} scenarios, "
-            f"{len(ledger.checked)} rules checked{unrun}")
+    return (
+        f"{findings} in {ledger.forwards} forwards of {ledger.scenarios} scenarios, "
+        f"{len(ledger.checked)} rules checked{unrun}"
+    )

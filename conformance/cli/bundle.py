@@ -21,8 +21,9 @@ def make(
     torch: Annotated[
         str, typer.Option("--torch", help="The host's torch, like 2.11: releases that pin it bring their kernels.")
     ] = "",
-    arch: Annotated[str, typer.Option("--arch", help="The host's GPU: compute capability, 90 for an H100 or H200.")]
-    = "90",
+    arch: Annotated[
+        str, typer.Option("--arch", help="The host's GPU: compute capability, 90 for an H100 or H200.")
+    ] = "90",
     host_has: Annotated[
         list[str] | None,
         typer.Option("--host-has", help="Package that the host has, or a file of names; may be repeated."),
@@ -41,8 +42,13 @@ def make(
     if not names:
         raise UsageError("--targets: name at least one release")
     options = bundle.Options(
-        targets=names, python=python, torch=torch, arch=arch, host_has=packages_of(host_has or ()),
-        max_megabytes=max_size, level=level,
+        targets=names,
+        python=python,
+        torch=torch,
+        arch=arch,
+        host_has=packages_of(host_has or ()),
+        max_megabytes=max_size,
+        level=level,
     )
     screen = console()
     try:

@@ -51,7 +51,7 @@ def between_markers(readme: Path) -> str | None:
 
 
 def _status(family: str, target: str, status: str, entries: tuple[Difference, ...]) -> str:
-    """"checked", with the number of known differences, or why not."""
+    """ "checked", with the number of known differences, or why not."""
     if status != "checked":
         return f"not offered: {status}"
     known = sum(entry.target == target and family in entry.families for entry in entries)

@@ -78,7 +78,7 @@ def limit_for(seconds: float, option: str = "--time-limit") -> float:
 
 
 def shard_for(text: str) -> tuple[int, int]:
-    """"2/8": the second of eight."""
+    """ "2/8": the second of eight."""
     match = re.fullmatch(r"(\d+)/(\d+)", text)
     index, count = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= index <= count:

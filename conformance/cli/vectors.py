@@ -48,7 +48,9 @@ def gen(
     size = sum(store.path_of(out, vector).stat().st_size for vector in vectors)
     console().print(
         f"{len(vectors)} vectors, {size / 1e6:.2f} MB in {out}: {len(changes.new)} new, {len(changes.other)} replaced, "
-        f"{len(changes.left_over)} removed, {len(changes.same)} as before", soft_wrap=True)
+        f"{len(changes.left_over)} removed, {len(changes.same)} as before",
+        soft_wrap=True,
+    )
     _print_folders(Counter(v.folder_of(vector.input) for vector in vectors))
     return 0
 

@@ -82,16 +82,15 @@ def make(options: Options, out: Path, say: Say = lambda _: None) -> Made:
                 largest = ", ".join(f"{name} {size / 1e6:.0f} MB" for name, size in biggest(members)[:6])
                 raise ProvisionError(
                     f"the archive is {megabytes:.1f} MB, {options.max_megabytes:g} were allowed; nothing was written. "
-                    f"Unpacked: {largest}. Name fewer targets, or more packages with --host-has", 2
+                    f"Unpacked: {largest}. Name fewer targets, or more packages with --host-has",
+                    2,
                 )
             temporary.replace(out)
         except OSError as error:
             raise ProvisionError(f"{out}: {error.strerror or error}") from error
         finally:
             temporary.unlink(missing_ok=True)
-    return Made(
-        megabytes=megabytes, unpacked=unpacked / 1e6, files=len(members), links=links, manifest=manifest
-    )
+    return Made(megabytes=megabytes, unpacked=unpacked / 1e6, files=len(members), links=links, manifest=manifest)
 
 
 def collect(options: Options, scratch: Path, say: Say = lambda _: None) -> tuple[list[Member], Manifest]:
@@ -112,8 +111,13 @@ def collect(options: Options, scratch: Path, say: Say = lambda _: None) -> tuple
             ]
         packages = record.packages or {"sglang": record.version}
         moved = Record(
-            name=record.name, kind="release", version=record.version, python="", tag=options.python,
-            paths=("site",), packages=packages,
+            name=record.name,
+            kind="release",
+            version=record.version,
+            python="",
+            tag=options.python,
+            paths=("site",),
+            packages=packages,
         )
         at = scratch / f"{folder_of(record.name).name}.json"
         at.write_bytes(pretty(moved))
@@ -127,8 +131,14 @@ def collect(options: Options, scratch: Path, say: Say = lambda _: None) -> tuple
     site = parts.unpack_wheels(wanted, options.python, scratch)
     members += [Member(f"{ROOT}/site/{path}", source) for path, source in site.items()]
     manifest = Manifest(
-        suite=f"{suite_version()} spec {spec_hash()}", python=options.python, torch=options.torch, arch=options.arch,
-        targets=tuple(entries), packages=wanted, host_has=tuple(sorted(options.host_has)), left_out=parts.LEFT_OUT,
+        suite=f"{suite_version()} spec {spec_hash()}",
+        python=options.python,
+        torch=options.torch,
+        arch=options.arch,
+        targets=tuple(entries),
+        packages=wanted,
+        host_has=tuple(sorted(options.host_has)),
+        left_out=parts.LEFT_OUT,
     )
     return members, manifest
 

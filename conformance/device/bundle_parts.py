@@ -18,7 +18,9 @@ from conformance.targets.pip_overlay import ProvisionError
 from conformance.targets.provisioned import Record, folder_of
 
 LEFT_OUT = (
-    "sglang/multimodal_gen", "sglang/test", "sglang/benchmark",
+    "sglang/multimodal_gen",
+    "sglang/test",
+    "sglang/benchmark",
     "sglang/**/*.so (servers and gRPC: nothing on the way to a position table imports them)",
     "sgl_kernel: flash_ops, flashmla_ops, infllm_ops, other GPUs' common_ops",
 )
@@ -30,10 +32,40 @@ _FOLLOWERS = ("sglang", "transformers", "tokenizers", "huggingface-hub")
 SUITE_NEEDS = ("msgspec", "typer", "rich", "hypothesis", "packaging", "numpy")
 
 ENGINE_NEEDS = (
-    "transformers", "tokenizers", "aiohttp", "einops", "fastapi", "openai", "orjson", "pybase64", "pyzmq", "psutil",
-    "partial-json-parser", "python-multipart", "uvicorn", "uvloop", "requests", "scipy", "sentencepiece", "tiktoken",
-    "gguf", "dill", "ipython", "nvidia-ml-py", "prometheus-client", "setproctitle", "xxhash", "interegular",
-    "watchfiles", "pillow", "zstandard", "distro", "compressed-tensors", "xgrammar", "apache-tvm-ffi", "loguru",
+    "transformers",
+    "tokenizers",
+    "aiohttp",
+    "einops",
+    "fastapi",
+    "openai",
+    "orjson",
+    "pybase64",
+    "pyzmq",
+    "psutil",
+    "partial-json-parser",
+    "python-multipart",
+    "uvicorn",
+    "uvloop",
+    "requests",
+    "scipy",
+    "sentencepiece",
+    "tiktoken",
+    "gguf",
+    "dill",
+    "ipython",
+    "nvidia-ml-py",
+    "prometheus-client",
+    "setproctitle",
+    "xxhash",
+    "interegular",
+    "watchfiles",
+    "pillow",
+    "zstandard",
+    "distro",
+    "compressed-tensors",
+    "xgrammar",
+    "apache-tvm-ffi",
+    "loguru",
 )
 """What the engines' position code imports, as requirements/engine.txt and no-deps.txt install it."""
 
@@ -44,8 +76,20 @@ FROM_HOST = ("torch", "torchvision", "triton", "setuptools")
 """Never packed, nor what only torch needs: binaries that must fit each other and the driver."""
 
 NEVER_IMPORTED = (
-    "jedi", "parso", "pexpect", "ptyprocess", "matplotlib-inline", "ipython-pygments-lexers", "stack-data",
-    "executing", "asttokens", "pure-eval", "prompt-toolkit", "wcwidth", "hf-xet", "pip",
+    "jedi",
+    "parso",
+    "pexpect",
+    "ptyprocess",
+    "matplotlib-inline",
+    "ipython-pygments-lexers",
+    "stack-data",
+    "executing",
+    "asttokens",
+    "pure-eval",
+    "prompt-toolkit",
+    "wcwidth",
+    "hf-xet",
+    "pip",
 )
 """Needed by an interactive shell and by downloads, which a bundle has neither of."""
 

@@ -115,7 +115,10 @@ def cost_rows(worker: Asked) -> Iterator[CostRow]:
         planned = plan(measured, worker.device)
         (check,) = (check for check in planned.checks if isinstance(check, CostCheck))
         row = CostRow(
-            forward=name, batch=batch, rule=check.rule, budget=check.budget,
+            forward=name,
+            batch=batch,
+            rule=check.rule,
+            budget=check.budget,
             sync_budget=cost.synchronisations(batch != "text"),
         )
         try:
@@ -125,8 +128,14 @@ def cost_rows(worker: Asked) -> Iterator[CostRow]:
             continue
         if isinstance(result, protocol.Counted):
             yield msgspec.structs.replace(
-                row, copies=result.copies, to_host=result.to_host, syncs=result.syncs, lines=result.lines,
-                to_host_lines=result.to_host_lines, sync_lines=result.sync_lines, method=result.method,
+                row,
+                copies=result.copies,
+                to_host=result.to_host,
+                syncs=result.syncs,
+                lines=result.lines,
+                to_host_lines=result.to_host_lines,
+                sync_lines=result.sync_lines,
+                method=result.method,
             )
         elif isinstance(result, protocol.NotOffered):
             yield msgspec.structs.replace(row, note=result.reason)
@@ -145,8 +154,13 @@ def run(target: str, device: str, out: Path) -> DeviceReport:
         costs = tuple(cost_rows(worker))
         checks = tuple(limit_jobs(worker))
         report = DeviceReport(
-            target=target, version=hello.version, device=hello.device, torch=hello.torch, costs=costs,
-            checks=checks, ran=tuple(sorted(worker.ran)),
+            target=target,
+            version=hello.version,
+            device=hello.device,
+            torch=hello.torch,
+            costs=costs,
+            checks=checks,
+            ran=tuple(sorted(worker.ran)),
         )
     write_atomic(out / "device.json", pretty(report))
     return report
@@ -169,8 +183,10 @@ def main(arguments: list[str] | None = None) -> int:
         return 3
     for row in report.costs:
         if not row.within:
-            print(f"{row.rule}: {row.forward}, {row.batch}: {row.copies} copies (at most {row.budget}), "
-                  f"{row.syncs} waits (at most {row.sync_budget}): {', '.join((*row.lines, *row.sync_lines))}")
+            print(
+                f"{row.rule}: {row.forward}, {row.batch}: {row.copies} copies (at most {row.budget}), "
+                f"{row.syncs} waits (at most {row.sync_budget}): {', '.join((*row.lines, *row.sync_lines))}"
+            )
     for check in report.checks:
         if check.problem:
             print(f"{check.rule}: {check.what}: {check.problem}")

@@ -33,9 +33,7 @@ class Comparator:
         if seen is None or wanted is None or seen.shape != (axes + 1, sum(span.tokens for span in wanted)):
             return False
         numbers = [self._lines.setdefault(line, len(self._lines)) for line in forward.expect]
-        self._spans += [
-            span if span.line == NOTHING else span._replace(line=numbers[span.line]) for span in wanted
-        ]
+        self._spans += [span if span.line == NOTHING else span._replace(line=numbers[span.line]) for span in wanted]
         self._kept.append(seen)
         return True
 
@@ -81,8 +79,7 @@ def _live(forward: protocol.Forward, label: str) -> list[Span] | None:
         case "draft_decode":
             step = int(label.removeprefix("step ")) if label.startswith("step ") else 0
             return [
-                Span(row, draft_decode.index_of(seq_len, step), forward.topk, 0)
-                for row, seq_len in enumerate(seq_lens)
+                Span(row, draft_decode.index_of(seq_len, step), forward.topk, 0) for row, seq_len in enumerate(seq_lens)
             ]
         case "draft_extend_v2":
             return [Span(row, seq_len, forward.num_draft_tokens) for row, seq_len in enumerate(seq_lens)]

@@ -82,32 +82,64 @@ def forwards() -> Iterator[tuple[str, protocol.Forward, list[list[int]]]]:
         depths = target_verify.depths(parents)
         indices = [[start + depth for depth in depths] for start in starts]
         flat = tuple(index for row in indices for index in row)
-        yield f"direct verify of {nodes} at the int32 limit", protocol.Forward(
-            "target_verify", both, starts, num_draft_tokens=nodes, num_steps=max(nodes - 1, 1), positions=flat,
-        ), indices
+        yield (
+            f"direct verify of {nodes} at the int32 limit",
+            protocol.Forward(
+                "target_verify",
+                both,
+                starts,
+                num_draft_tokens=nodes,
+                num_steps=max(nodes - 1, 1),
+                positions=flat,
+            ),
+            indices,
+        )
         if nodes > 1:
-            yield f"chain verify of {nodes} at the int32 limit", protocol.Forward(
-                "target_verify", both, starts, num_draft_tokens=nodes, num_steps=nodes - 1, parents=(parents, parents),
-                path="fused",
-            ), indices
-        for host in (True, False):
-            yield f"draft extend of {nodes} at the int32 limit, {'host' if host else 'device'} lengths", (
+            yield (
+                f"chain verify of {nodes} at the int32 limit",
                 protocol.Forward(
-                    "draft_extend_v2", both, starts, num_draft_tokens=nodes, host_lengths=host,
-                    path="caller" if host else "fused",
-                )
-            ), indices
-    yield "draft at the int32 limit", protocol.Forward(
-        "draft_decode", both, (LIMIT - 3, LIMIT - 9), num_steps=3, path="fused"
-    ), [[LIMIT - 3], [LIMIT - 9]]
+                    "target_verify",
+                    both,
+                    starts,
+                    num_draft_tokens=nodes,
+                    num_steps=nodes - 1,
+                    parents=(parents, parents),
+                    path="fused",
+                ),
+                indices,
+            )
+        for host in (True, False):
+            yield (
+                f"draft extend of {nodes} at the int32 limit, {'host' if host else 'device'} lengths",
+                (
+                    protocol.Forward(
+                        "draft_extend_v2",
+                        both,
+                        starts,
+                        num_draft_tokens=nodes,
+                        host_lengths=host,
+                        path="caller" if host else "fused",
+                    )
+                ),
+                indices,
+            )
+    yield (
+        "draft at the int32 limit",
+        protocol.Forward("draft_decode", both, (LIMIT - 3, LIMIT - 9), num_steps=3, path="fused"),
+        [[LIMIT - 3], [LIMIT - 9]],
+    )
     yield from strided()
-    yield "position kernel at the int32 limit", protocol.Forward(
-        "extend", both, prefix_lens=(LIMIT - 513, LIMIT - 512), extend_lens=(513, 512), path="kernel"
-    ), [list(range(LIMIT - 513, LIMIT)), list(range(LIMIT - 512, LIMIT))]
+    yield (
+        "position kernel at the int32 limit",
+        protocol.Forward("extend", both, prefix_lens=(LIMIT - 513, LIMIT - 512), extend_lens=(513, 512), path="kernel"),
+        [list(range(LIMIT - 513, LIMIT)), list(range(LIMIT - 512, LIMIT))],
+    )
     yield "position kernel with an empty batch", protocol.Forward("extend", path="kernel"), []
-    yield "position kernel with an empty window", protocol.Forward(
-        "extend", both, prefix_lens=(5, 7), extend_lens=(0, 3), path="kernel"
-    ), [[], [7, 8, 9]]
+    yield (
+        "position kernel with an empty window",
+        protocol.Forward("extend", both, prefix_lens=(5, 7), extend_lens=(0, 3), path="kernel"),
+        [[], [7, 8, 9]],
+    )
 
 
 def strided() -> Iterator[tuple[str, protocol.Forward, list[list[int]]]]:
@@ -117,13 +149,33 @@ def strided() -> Iterator[tuple[str, protocol.Forward, list[list[int]]]]:
             starts = (20, 33)
             parents = tuple(range(nodes - 1))
             indices = [[*range(start, start + nodes)] for start in starts]
-            yield f"chain verify of {nodes}, strided lengths, {kind}", protocol.Forward(
-                "target_verify", reqs, starts, num_draft_tokens=nodes, num_steps=nodes - 1, parents=(parents, parents),
-                path="fused", strided=True,
-            ), indices
-            yield f"draft extend of {nodes}, strided lengths, {kind}", protocol.Forward(
-                "draft_extend_v2", reqs, starts, num_draft_tokens=nodes, host_lengths=False, path="fused", strided=True,
-            ), indices
+            yield (
+                f"chain verify of {nodes}, strided lengths, {kind}",
+                protocol.Forward(
+                    "target_verify",
+                    reqs,
+                    starts,
+                    num_draft_tokens=nodes,
+                    num_steps=nodes - 1,
+                    parents=(parents, parents),
+                    path="fused",
+                    strided=True,
+                ),
+                indices,
+            )
+            yield (
+                f"draft extend of {nodes}, strided lengths, {kind}",
+                protocol.Forward(
+                    "draft_extend_v2",
+                    reqs,
+                    starts,
+                    num_draft_tokens=nodes,
+                    host_lengths=False,
+                    path="fused",
+                    strided=True,
+                ),
+                indices,
+            )
 
 
 def without_tables(rule: str, what: str, result: protocol.Result) -> Checked:

@@ -65,7 +65,7 @@ def costs(found: list[Found]) -> str:
 
 
 def short(line: str) -> str:
-    """"forward_batch_info.py:1547" of an engine line."""
+    """ "forward_batch_info.py:1547" of an engine line."""
     return line.partition(" ")[0].rpartition("/")[2]
 
 
@@ -73,11 +73,14 @@ def summary(found: list[Found], host: dict[str, Any]) -> str:
     """One table of all targets, then findings and kernels of each, as Markdown."""
     about = ", ".join(str(host[key]) for key in ("name", "memory") if host.get(key)) or "CPU"
     lines = [
-        "# Results", "",
+        "# Results",
+        "",
         f"{about}; driver {host.get('driver') or '-'}, CUDA {host.get('cuda') or '-'}, torch {host.get('torch', '-')}, "
-        f"Python {host.get('python', '-')}; {host.get('suite', '')}; {host.get('date', '')}", "",
+        f"Python {host.get('python', '-')}; {host.get('suite', '')}; {host.get('date', '')}",
+        "",
         "| target | scenarios | forwards | failed | expected | not offered | could not run | forwards/s | comparing | "
-        "other checks | wrong |", "|---" * 11 + "|",
+        "other checks | wrong |",
+        "|---" * 11 + "|",
     ]
     for target in found:
         cells = ["-"] * 8
@@ -99,12 +102,17 @@ def summary(found: list[Found], host: dict[str, Any]) -> str:
         if target.report is not None:
             for finding in target.report.findings:
                 state = "known" if finding.known else "NEW"
-                lines.append(f"- {state}: `{finding.rule}`, {finding.mode}: {finding.signature} ({finding.count}); "
-                             f"witness {finding.witness.id}")
+                lines.append(
+                    f"- {state}: `{finding.rule}`, {finding.mode}: {finding.signature} ({finding.count}); "
+                    f"witness {finding.witness.id}"
+                )
         if target.device is not None:
             lines += [f"- {c.rule}: {c.what}: {c.problem}" for c in target.device.checks if c.problem]
-            lines += [f"- {row.rule}: {row.forward}, {row.batch}: {row.copies} copies, {row.syncs} waits"
-                      for row in target.device.costs if not row.within]
+            lines += [
+                f"- {row.rule}: {row.forward}, {row.batch}: {row.copies} copies, {row.syncs} waits"
+                for row in target.device.costs
+                if not row.within
+            ]
         lines += kernels(target)
     return "\n".join(lines) + "\n"
 

@@ -1,6 +1,6 @@
 """Faults planted in a target's GPU paths: each must make the chosen scenarios fail. Writes DIR/faults.json.
 
-    python -m conformance.device.score --target T --device D --out DIR
+python -m conformance.device.score --target T --device D --out DIR
 """
 
 from __future__ import annotations
@@ -73,9 +73,14 @@ def score(fault: str, target: str, device: str, out: Path, workers: int) -> Scor
     mine = [finding for finding in new if finding.rule.startswith(FAULTS.get(fault, ""))]
     first = mine[0] if mine else (new[0] if new else None)
     return Score(
-        fault=fault, caught=bool(mine) and done.returncode == 1, exit_code=done.returncode,
-        rule=first.rule if first else "", signature=first.signature if first else "",
-        witness=first.witness.id if first else "", failed=found.totals.failed, passed=found.totals.passed,
+        fault=fault,
+        caught=bool(mine) and done.returncode == 1,
+        exit_code=done.returncode,
+        rule=first.rule if first else "",
+        signature=first.signature if first else "",
+        witness=first.witness.id if first else "",
+        failed=found.totals.failed,
+        passed=found.totals.passed,
         could_not_run=found.totals.could_not_run,
         warnings=tuple(line for line in found.warnings if "device context" in line or "worker restarts" in line),
     )
@@ -93,8 +98,12 @@ def by_checks(fault: str, target: str, device: str, folder: Path) -> Score:
     wrong = [check for check in report.checks if check.problem]
     mine = next((check for check in wrong if check.rule.startswith(FAULTS[fault])), None)
     return Score(
-        fault=fault, caught=mine is not None and done.returncode == 1, exit_code=done.returncode,
-        rule=mine.rule if mine else "", signature=mine.what if mine else "", failed=len(wrong),
+        fault=fault,
+        caught=mine is not None and done.returncode == 1,
+        exit_code=done.returncode,
+        rule=mine.rule if mine else "",
+        signature=mine.what if mine else "",
+        failed=len(wrong),
         passed=sum(not (check.problem or check.note or check.unrun) for check in report.checks),
         could_not_run=sum(bool(check.unrun) for check in report.checks),
     )
@@ -131,18 +140,22 @@ def main(arguments: list[str] | None = None) -> int:
         find(options.target, options.device)
         options.out.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor(options.at_once) as pool:
-            scores = tuple(pool.map(
-                lambda fault: score(fault, options.target, options.device, options.out, options.workers),
-                options.fault or FAULTS,
-            ))
+            scores = tuple(
+                pool.map(
+                    lambda fault: score(fault, options.target, options.device, options.out, options.workers),
+                    options.fault or FAULTS,
+                )
+            )
         write_atomic(options.out / "faults.json", pretty(scores))
     except (UsageError, OSError) as error:
         print(f"device_score: {error}", file=sys.stderr)
         return 2
     for one in scores:
         state = "caught" if one.caught else "NOT CAUGHT"
-        print(f"{state}: {one.fault}: {one.rule} {one.signature} ({one.failed} failed, {one.passed} passed, "
-              f"{one.could_not_run} could not run, exit {one.exit_code}) {'; '.join(one.warnings)}")
+        print(
+            f"{state}: {one.fault}: {one.rule} {one.signature} ({one.failed} failed, {one.passed} passed, "
+            f"{one.could_not_run} could not run, exit {one.exit_code}) {'; '.join(one.warnings)}"
+        )
     print(f"{sum(one.caught for one in scores)} of {len(scores)} faults caught")
     return 0 if all(one.caught for one in scores) else 1
 

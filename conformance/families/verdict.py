@@ -48,7 +48,7 @@ def judge(case: Case, result: protocol.Result) -> Outcome:
             got = np.concatenate((got, ahead[number][:, : right.shape[1] - prompt]), axis=1)
         failures.extend(judge_table(case, right, got, number))
     tables = {case.rule, "families.text_rows_equal", "families.table_width"}
-    return _outcome(case, tables | { "families.delta", "families.dtype_and_shape"}, failures)
+    return _outcome(case, tables | {"families.delta", "families.dtype_and_shape"}, failures)
 
 
 def judge_table(case: Case, right: Table, got: Array, number: int) -> list[Failure]:

@@ -104,7 +104,9 @@ MUTANTS = (
     _mutant("rotary turns 128 tokens", "slip", "a kernel's second program is never started", _early_tokens),
     _mutant("rotary section one pair short", "slip", "the h section ends one pair early", _boundary),
     _mutant(
-        "rotary interleaving ignored", "slip", "interleaved sections are taken for contiguous ones",
+        "rotary interleaving ignored",
+        "slip",
+        "interleaved sections are taken for contiguous ones",
         lambda step: _with(step, interleaved=False),
     ),
     _mutant("rotary ignores the h row", "slip", "the h pairs are turned by t", _one_row(1)),
@@ -113,8 +115,6 @@ MUTANTS = (
     _mutant(
         "rotary of another base", "slip", "the base is not the model's", lambda step: _with(step, base=step.base * 2)
     ),
-    _mutant(
-        "rotary backwards", "slip", "the sine has the wrong sign", lambda step: _table(step, -decoded(step.table))
-    ),
+    _mutant("rotary backwards", "slip", "the sine has the wrong sign", lambda step: _table(step, -decoded(step.table))),
     _mutant("rotary ignores the stride", "slip", "rows of a wider buffer are read as packed ones", _packed),
 )

@@ -69,7 +69,7 @@ def _over_block(which: Any, value: Any) -> Any:
         return value
     if len(indices) > 1 or indices[0][0].get_id() in explorer().path.split:
         raise Unanswered("the largest of a part of a loop")
-    (index, count), = indices
+    ((index, count),) = indices
     if which is builtins.min:
         return -Number(explorer().peak(-value.term, index, count))
     return Number(explorer().peak(value.term, index, count))

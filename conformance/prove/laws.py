@@ -165,9 +165,7 @@ def split(w: World) -> None:
 def text_rows(w: World) -> None:
     """Every mode, for a request without media, behind one with."""
     other, one = request(w, "neighbour", ("media",)), request(w, "prompt", ("text",))
-    w.among(
-        "mode", tuple(BATCHES), lambda mode: w.holds(laws.text_rows, of(1, in_mode(w, mode)(w, (other, one))))
-    )
+    w.among("mode", tuple(BATCHES), lambda mode: w.holds(laws.text_rows, of(1, in_mode(w, mode)(w, (other, one)))))
 
 
 def in_mode(w: World, mode: str) -> Batch:

@@ -120,8 +120,13 @@ def _names(target: ast.AST) -> set[str]:
 
 
 def _loaded(node: ast.AST) -> set[str]:
-    bound = {inner.id for c in ast.walk(node) if isinstance(c, ast.comprehension) for inner in ast.walk(c.target)
-             if isinstance(inner, ast.Name)}
+    bound = {
+        inner.id
+        for c in ast.walk(node)
+        if isinstance(c, ast.comprehension)
+        for inner in ast.walk(c.target)
+        if isinstance(inner, ast.Name)
+    }
     loads = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     return loads - bound
 

@@ -187,7 +187,7 @@ def _block(value: Any) -> Block:
         return Block(1, lambda i: value)
     if dependent or len(indices) > 1:
         return Block(None, None, value)
-    (index, count), = indices
+    ((index, count),) = indices
     return _rounds(value, index, Number(count))
 
 

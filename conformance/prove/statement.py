@@ -51,9 +51,7 @@ class World(Protocol):
     def count(self, values: Sequence[Any]) -> Size:
         """How many elements a sequence has."""
 
-    def pairs(
-        self, make: Callable[[Size], Sequence[Any]], one: Size, other: Size
-    ) -> Iterable[tuple[Any, Any]]:
+    def pairs(self, make: Callable[[Size], Sequence[Any]], one: Size, other: Size) -> Iterable[tuple[Any, Any]]:
         """The elements of make(one) beside those of make(other), which are as many."""
 
     def chain(self, nodes: Size) -> Sequence[int]:

@@ -17,8 +17,9 @@ def failure_lines(failure: Failure) -> list[Text]:
     if first is not None:
         place = "" if first.column is None else f" column {first.column}"
         owner = "" if first.request is None else f" of request {first.request}"
-        lines.append(Text(
-            f"  first difference: {first.axis}{place}{owner}: expected {first.expected}, got {first.observed}"))
+        lines.append(
+            Text(f"  first difference: {first.axis}{place}{owner}: expected {first.expected}, got {first.observed}")
+        )
     lines += [Text("    ").append_text(line) for line in side_by_side(failure.expected, failure.observed)]
     if failure.where:
         lines.append(Text(f"  at {failure.where}"))

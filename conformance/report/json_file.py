@@ -1,6 +1,6 @@
 """report.json: what other tools read. The structs are the schema; data/report.schema.json is written from them:
 
-    python -m conformance.report.json_file > conformance/data/report.schema.json
+python -m conformance.report.json_file > conformance/data/report.schema.json
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ def after_run(summary: Summary, asked: Container[str], warn: Warn) -> None:
     """What was never reached. asked: what the phases of the run need of a target."""
     device = summary.header.device
     never = [
-        rule for rule in all_rules().values()
+        rule
+        for rule in all_rules().values()
         if _needs(rule) in asked and not summary.rules.get(rule.id, [0])[0] and not _of_absent_family(rule, summary)
     ]
     _list(warn, "rules never checked", (rule.id for rule in never if device in rule.devices))

@@ -137,7 +137,8 @@ def _expected_by(failures: Sequence[Failure], entries: Sequence[Known]) -> list[
     for failure, known in zip(failures, own, strict=True):
         if known is None and failure.follows:
             causes = [
-                entry for cause, entry in zip(failures, own, strict=True)
+                entry
+                for cause, entry in zip(failures, own, strict=True)
                 if cause.rule == failure.follows and not cause.follows
             ]
             known = causes[0] if causes and None not in causes else None

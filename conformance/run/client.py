@@ -143,7 +143,7 @@ class Process:
         return None
 
     def how_it_ended(self, patience: float = 1.0) -> str:
-        """"killed by SIGKILL", "exited with status 1", or what else is known; waits up to `patience` seconds."""
+        """ "killed by SIGKILL", "exited with status 1", or what else is known; waits up to `patience` seconds."""
         try:
             code = self._process.wait(timeout=patience)
         except subprocess.TimeoutExpired:

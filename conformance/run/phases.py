@@ -181,9 +181,7 @@ register(Phase(name="laws", summary="relations between forwards that need no ora
 register(Phase(name="exhaustive", summary="every scenario up to a bound", drive=_exhaustive, accepts=_known_bound))
 register(Phase(name="hypothesis", summary="large and odd scenarios, drawn at random", drive=_hypothesis))
 register(Phase(name="stateful", summary="a state machine over requests and sessions", drive=_stateful))
-register(Phase(
-    name="families", summary="prompt tables of every model family", drive=_families, needs="prompt_tables"
-))
+register(Phase(name="families", summary="prompt tables of every model family", drive=_families, needs="prompt_tables"))
 register(Phase(name="sizes", summary="sizes at which GPU kernels break", drive=_sizes, devices=("cuda",)))
 register(Phase(name="fuzz", summary="random scenarios until the time is up", drive=_fuzz, default=False))
 
@@ -203,7 +201,8 @@ def select(names: Iterable[str], target: Target | None = None, device: str = "cp
         if name not in _PHASES:
             raise UsageError(f"unknown phase {name!r}{meant(name, _PHASES)}; known: {', '.join(_PHASES)}")
     chosen = [
-        phase for phase in _PHASES.values()
+        phase
+        for phase in _PHASES.values()
         if (phase.name in wanted if wanted else phase.default and device in phase.devices)
     ]
     if target is None:

@@ -26,6 +26,7 @@ class Planned(Protocol):
 
 P = TypeVar("P", bound=Planned)
 
+
 @dataclass(slots=True, kw_only=True, frozen=True)
 class Limits:
     """Seconds and counts that keep a run from hanging."""

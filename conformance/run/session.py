@@ -233,14 +233,17 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
         except OutOfDomain as error:
             raise UsageError(f"{known.path.parent / known.entry.witness}: {error}") from error
     early: list[str] = []
-    with claimed(settings.out), Pool[Plan | CasePlan](
-        settings.target,
-        device=settings.device,
-        workers=settings.workers,
-        out=settings.out,
-        limits=settings.limits,
-        warn=early.append,
-    ) as pool:
+    with (
+        claimed(settings.out),
+        Pool[Plan | CasePlan](
+            settings.target,
+            device=settings.device,
+            workers=settings.workers,
+            out=settings.out,
+            limits=settings.limits,
+            warn=early.append,
+        ) as pool,
+    ):
         # Bad input has been refused by now and lost nothing; from here on an older result must not pass for this one.
         clear_reports(settings.out)
         hello = pool.start()

@@ -103,10 +103,17 @@ def _forwards(family: str, requests: Sequence[v.Request], batch: v.Batch) -> tup
     places = [place_of(family, request) for request in requests]
     axes = find_family(family).axes
 
-    def one(mode: str, cells: tuple[Cell, ...], label: str = "", rule: str = "width", also: tuple[str, ...] = (),
-            has_rows: bool = True) -> Derived:
-        return Derived(label=label, mode=mode, cells=cells, width_rule=f"{mode}.{rule}", axes=axes, also=also,
-                       has_rows=has_rows)
+    def one(
+        mode: str,
+        cells: tuple[Cell, ...],
+        label: str = "",
+        rule: str = "width",
+        also: tuple[str, ...] = (),
+        has_rows: bool = True,
+    ) -> Derived:
+        return Derived(
+            label=label, mode=mode, cells=cells, width_rule=f"{mode}.{rule}", axes=axes, also=also, has_rows=has_rows
+        )
 
     match batch:
         case v.Extend():
@@ -124,8 +131,12 @@ def _forwards(family: str, requests: Sequence[v.Request], batch: v.Batch) -> tup
             if count < 1:
                 raise OutOfDomain(f"a draft of {batch.num_steps} steps runs no forward")
             return tuple(
-                one("draft_decode", draft_decode.forward(places, batch.seq_lens, batch.topk, step),
-                    f"step {step}" if step else "", also=("draft_decode.forwards",))
+                one(
+                    "draft_decode",
+                    draft_decode.forward(places, batch.seq_lens, batch.topk, step),
+                    f"step {step}" if step else "",
+                    also=("draft_decode.forwards",),
+                )
                 for step in range(count)
             )
         case v.TargetVerify():
@@ -168,11 +179,17 @@ def _padded(value: v.PaddingInput) -> Derived:
     live = "padding.live_columns"
     cells = padding.forward(
         tuple(replace(cell, index_rule=live, column_rule=live) for cell in plain.cells),
-        value.load.padded_tokens, plain.axes,
+        value.load.padded_tokens,
+        plain.axes,
     )
     return Derived(
-        label="padded", mode=plain.mode, cells=cells, width_rule="padding.width", axes=plain.axes,
-        capacity=value.capacity, optional_from=_optional(value.load.padded_tokens, value.capacity),
+        label="padded",
+        mode=plain.mode,
+        cells=cells,
+        width_rule="padding.width",
+        axes=plain.axes,
+        capacity=value.capacity,
+        optional_from=_optional(value.load.padded_tokens, value.capacity),
     )
 
 
@@ -180,12 +197,24 @@ def _turn(seen: TurnSeen) -> Derived:
     label = f"turn {seen.request}"
     if seen.refused:
         fact = Fact(field="refused", rule="session.refused", value=True)
-        return Derived(label=label, mode="session", cells=(), width_rule="session.refused", has_positions=False,
-                       has_rows=False, facts=(fact,))
+        return Derived(
+            label=label,
+            mode="session",
+            cells=(),
+            width_rule="session.refused",
+            has_positions=False,
+            has_rows=False,
+            facts=(fact,),
+        )
     columns = prompt_table(seen.family, seen.prompt)
     return Derived(
-        label=label, mode="session", cells=_held("session.table", columns), width_rule="session.table",
-        axes=seen.family.axes, has_positions=False, optional_from=_optional(seen.tabulated, len(columns)),
+        label=label,
+        mode="session",
+        cells=_held("session.table", columns),
+        width_rule="session.table",
+        axes=seen.family.axes,
+        has_positions=False,
+        optional_from=_optional(seen.tabulated, len(columns)),
         facts=(
             Fact(field="refused", rule="session.refused", value=False),
             Fact(field="tokens", rule=seen.rules[-1], value=len(columns)),
@@ -205,16 +234,26 @@ def _retractions(value: v.RetractionInput) -> tuple[Derived, ...]:
         columns = retraction.table(family, prompt, one.outputs)
         also = ("retraction.refused_attempts",) if one.refusals else ()
         columns = retraction.after_attempts(columns, one.refusals)
-        out.append(Derived(
-            label=f"retraction {number}", mode="retraction", cells=_held("retraction.table", columns),
-            width_rule="retraction.table", axes=family.axes, has_positions=False, also=also,
-            optional_from=_optional(value.request.tabulated if place.has_media else 0, len(columns)),
-            facts=(
-                Fact(field="tokens", rule="retraction.same_history",
-                     value=length(family, retraction.history(prompt, one.outputs))),
-                Fact(field="delta", rule="retraction.table", value=int(place.delta)),
-            ),
-        ))
+        out.append(
+            Derived(
+                label=f"retraction {number}",
+                mode="retraction",
+                cells=_held("retraction.table", columns),
+                width_rule="retraction.table",
+                axes=family.axes,
+                has_positions=False,
+                also=also,
+                optional_from=_optional(value.request.tabulated if place.has_media else 0, len(columns)),
+                facts=(
+                    Fact(
+                        field="tokens",
+                        rule="retraction.same_history",
+                        value=length(family, retraction.history(prompt, one.outputs)),
+                    ),
+                    Fact(field="delta", rule="retraction.table", value=int(place.delta)),
+                ),
+            )
+        )
     return tuple(out)
 
 
@@ -224,8 +263,14 @@ def _prompt(value: v.PromptTableInput) -> Derived:
     columns = prompt_table(family, history)
     delta = Fact(field="delta", rule="families.delta", value=delta_beside(family, columns))
     return Derived(
-        label="", mode="prompt_table", cells=_held("families.table", columns), width_rule="families.table_width",
-        axes=family.axes, has_positions=False, facts=(delta,), also=rules_of(family, history),
+        label="",
+        mode="prompt_table",
+        cells=_held("families.table", columns),
+        width_rule="families.table_width",
+        axes=family.axes,
+        has_positions=False,
+        facts=(delta,),
+        also=rules_of(family, history),
     )
 
 

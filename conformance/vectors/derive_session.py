@@ -95,8 +95,16 @@ class _Walk:
         limit = event.max_new_tokens
         saved = rules.Saved(prompt=prompt, outputs=0, max_new_tokens=1 << 62 if limit is None else limit)
         self.requests[event.request] = _Request(session=event.session, parent=number, saved=saved, tabulated=tabulated)
-        self.seen.append(TurnSeen(request=event.request, family=self.family, refused=False, prompt=prompt,
-                                  tabulated=tabulated, rules=named))
+        self.seen.append(
+            TurnSeen(
+                request=event.request,
+                family=self.family,
+                refused=False,
+                prompt=prompt,
+                tabulated=tabulated,
+                rules=named,
+            )
+        )
         if event.replace:
             self.forget(session, number)
         if session.streaming:
@@ -164,5 +172,3 @@ def turns_of(value: v.SessionInput) -> tuple[TurnSeen, ...]:
     for event in value.events:
         walk.event(event)
     return tuple(walk.seen)
-
-

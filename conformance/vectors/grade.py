@@ -87,9 +87,11 @@ def _judged(vector: v.Vector, derived: tuple[Derived, ...], answered: Mapping[st
     first = derived[0]
     lines = _lines(vector, first)
     expected = Expected(
-        batch=Batch(mode=first.mode, reqs=tuple(range(len(lines)))), lines=lines,
+        batch=Batch(mode=first.mode, reqs=tuple(range(len(lines)))),
+        lines=lines,
         tables={one.label: _tables(one) for one in derived},
-        parent_lines=(None,) * len(lines), situations=frozenset(),
+        parent_lines=(None,) * len(lines),
+        situations=frozenset(),
     )
     tables = []
     for label, answer in answered.items():
@@ -160,9 +162,15 @@ def _uneven(one: Derived, answer: v.Answer) -> Failure | None:
     widths = [len(row) for row in answer.rows or ()]
     if len(set(widths)) <= 1:
         return None
-    return Failure(rule="table.three_rows", mode=one.mode, signature="rows of unequal width", step=0,
-                   label=answer.label, message=f"rows of {', '.join(map(str, widths))} columns",
-                   difference=Difference("rows", expected=max(widths), observed=min(widths)))
+    return Failure(
+        rule="table.three_rows",
+        mode=one.mode,
+        signature="rows of unequal width",
+        step=0,
+        label=answer.label,
+        message=f"rows of {', '.join(map(str, widths))} columns",
+        difference=Difference("rows", expected=max(widths), observed=min(widths)),
+    )
 
 
 def _missing(vector: v.Vector, one: Derived, answered: Mapping[str, v.Answer]) -> tuple[Failure, ...]:
@@ -170,8 +178,16 @@ def _missing(vector: v.Vector, one: Derived, answered: Mapping[str, v.Answer]) -
     if one.label in answered:
         return ()
     found = ", ".join(map(repr, answered)) or "none"
-    return (Failure(rule="table.present", mode=one.mode, signature="table missing", step=0, label=one.label,
-                    message=f"no table {one.label!r}; answered: {found}"),)
+    return (
+        Failure(
+            rule="table.present",
+            mode=one.mode,
+            signature="table missing",
+            step=0,
+            label=one.label,
+            message=f"no table {one.label!r}; answered: {found}",
+        ),
+    )
 
 
 def _facts(one: Derived, answer: v.Answer | None) -> tuple[Failure, ...]:
@@ -181,11 +197,17 @@ def _facts(one: Derived, answer: v.Answer | None) -> tuple[Failure, ...]:
         found = getattr(answer, fact.field)
         if found != fact.value:
             signature = f"{fact.field} missing" if found is None else f"other {fact.field}"
-            out.append(Failure(
-                rule=fact.rule, mode=one.mode, signature=signature, step=0, label=one.label,
-                message=f"{fact.field} {_shown(found)}, must be {_shown(fact.value)}",
-                difference=Difference(fact.field, expected=_shown(fact.value), observed=_shown(found)),
-            ))
+            out.append(
+                Failure(
+                    rule=fact.rule,
+                    mode=one.mode,
+                    signature=signature,
+                    step=0,
+                    label=one.label,
+                    message=f"{fact.field} {_shown(found)}, must be {_shown(fact.value)}",
+                    difference=Difference(fact.field, expected=_shown(fact.value), observed=_shown(found)),
+                )
+            )
     return tuple(out)
 
 

@@ -134,7 +134,15 @@ class Idle(Strict, frozen=True, tag_field="mode", tag="idle"):
 
 
 Batch = (
-    Extend | SplitPrefill | Mixed | Decode | DraftDecode | TargetVerify | RaggedVerify | DraftExtendV2 | DllmExtend
+    Extend
+    | SplitPrefill
+    | Mixed
+    | Decode
+    | DraftDecode
+    | TargetVerify
+    | RaggedVerify
+    | DraftExtendV2
+    | DllmExtend
     | Idle
 )
 

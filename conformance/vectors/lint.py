@@ -66,8 +66,10 @@ def problems_of(vector: v.Vector) -> Iterator[str]:
         return
     expected = tuple(map(to_table, derived))
     if [table.label for table in vector.expected] != [table.label for table in expected]:
-        yield (f"expected: labels {[table.label for table in vector.expected]}, "
-               f"the specification derives {[table.label for table in expected]}")
+        yield (
+            f"expected: labels {[table.label for table in vector.expected]}, "
+            f"the specification derives {[table.label for table in expected]}"
+        )
     else:
         for number, (held, wanted) in enumerate(zip(vector.expected, expected, strict=True)):
             yield from _table(f"expected[{number}]", held, wanted)

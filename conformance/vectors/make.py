@@ -78,7 +78,11 @@ def _forward(
 
 
 def _padding(
-    scenario: ops.Scenario, number: int, op: ops.Operation, state: State, expected: Expected,
+    scenario: ops.Scenario,
+    number: int,
+    op: ops.Operation,
+    state: State,
+    expected: Expected,
     loads: dict[str, list[v.Load]],
 ) -> Iterator[Candidate]:
     built = expected.tables.get("padded")
@@ -90,8 +94,13 @@ def _padding(
     earlier = loads.setdefault(f"{buffer} {expected.batch.mode}", [])
     # A graph's buffers have the size of the largest capture; padding to other ranks makes a new tensor.
     capacity = 2 * max(width, *(one.padded_tokens for one in earlier), 0) if buffer == "graph" else width
-    value = v.PaddingInput(family=scenario.family, buffer="graph" if buffer == "graph" else "dp", capacity=capacity,
-                           earlier=tuple(earlier) if buffer == "graph" else (), load=load)
+    value = v.PaddingInput(
+        family=scenario.family,
+        buffer="graph" if buffer == "graph" else "dp",
+        capacity=capacity,
+        earlier=tuple(earlier) if buffer == "graph" else (),
+        load=load,
+    )
     features = _situations(expected) | {f"{buffer} {expected.batch.mode}", f"after {len(value.earlier)} loads"}
     if any(len(one.requests) > len(load.requests) for one in value.earlier):
         features |= {f"{expected.batch.mode} after more requests"}
@@ -100,17 +109,29 @@ def _padding(
 
 
 def _candidate(
-    scenario: ops.Scenario, number: int, value: v.Input, tables: tuple[v.Table, ...], situations: frozenset[str],
+    scenario: ops.Scenario,
+    number: int,
+    value: v.Input,
+    tables: tuple[v.Table, ...],
+    situations: frozenset[str],
     source: str = "",
 ) -> Candidate:
     rules = sorted(frozenset().union(*(one.rules for one in derive(value))))
     known = all_rules()
     bugs = sorted({bug for rule in rules for bug in known[rule].bugs})
     vector = v.Vector(
-        schema=v.SCHEMA, id=v.id_of(value), input=value, expected=tables,
+        schema=v.SCHEMA,
+        id=v.id_of(value),
+        input=value,
+        expected=tables,
         provenance=v.Provenance(
-            scenario=scenario.name, scenario_id=source or scenario.id, operation=number, spec=spec_hash(),
-            reason=scenario.note, rules=tuple(rules), bugs=tuple(bugs),
+            scenario=scenario.name,
+            scenario_id=source or scenario.id,
+            operation=number,
+            spec=spec_hash(),
+            reason=scenario.note,
+            rules=tuple(rules),
+            bugs=tuple(bugs),
         ),
     )
     return Candidate(vector=vector, features=frozenset(rules) | situations, size=len(msgspec.json.encode(vector)))
@@ -133,15 +154,24 @@ def batch_of(batch: Batch) -> v.Batch:
         case "split_prefill":
             return v.SplitPrefill(seq_lens=batch.seq_lens, prefix_lens=batch.prefix_lens, extend_lens=batch.extend_lens)
         case "mixed":
-            return v.Mixed(seq_lens=batch.seq_lens, prefix_lens=batch.prefix_lens, extend_lens=batch.extend_lens,
-                           decoding=batch.decoding)
+            return v.Mixed(
+                seq_lens=batch.seq_lens,
+                prefix_lens=batch.prefix_lens,
+                extend_lens=batch.extend_lens,
+                decoding=batch.decoding,
+            )
         case "decode":
             return v.Decode(seq_lens=batch.seq_lens)
         case "draft_decode":
             return v.DraftDecode(seq_lens=batch.seq_lens, topk=batch.topk, num_steps=batch.num_steps)
         case "target_verify" if batch.verify_lens:
-            return v.RaggedVerify(seq_lens=batch.seq_lens, topk=batch.topk, parents=batch.parents,
-                                  verify_lens=batch.verify_lens, ragged_tokens=batch.ragged_tokens)
+            return v.RaggedVerify(
+                seq_lens=batch.seq_lens,
+                topk=batch.topk,
+                parents=batch.parents,
+                verify_lens=batch.verify_lens,
+                ragged_tokens=batch.ragged_tokens,
+            )
         case "target_verify":
             return v.TargetVerify(seq_lens=batch.seq_lens, topk=batch.topk, parents=batch.parents)
         case "draft_extend_v2":

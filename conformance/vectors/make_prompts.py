@@ -29,5 +29,9 @@ def prompts() -> Iterator[Found]:
                 table = prompt_tables.prompt_table(family, laid.history)
                 delta = 0 if family is GLM_IMAGE else prompt_tables.delta(table)
                 value = v.PromptTableInput(family=name, runs=runs_of(laid.history))
-                yield case, case.name.removeprefix(f"{name}: "), value, v.Table(
-                    label="", rows=rows_of(table), delta=delta)
+                yield (
+                    case,
+                    case.name.removeprefix(f"{name}: "),
+                    value,
+                    v.Table(label="", rows=rows_of(table), delta=delta),
+                )

@@ -60,8 +60,15 @@ def _ended(op: ops.Finish | ops.Abort | ops.Retract) -> v.Event:
 def _turn(state: State, request: Request, op: ops.Turn) -> v.Turn:
     line = turn_line(state, request)
     return v.Turn(
-        session=op.session, request=op.req, runs=runs_of(op.prompt), table=rows_of(line.table), delta=line.delta,
-        parent=op.parent, replace=op.replace, offset=op.offset, drop_previous_output=op.drop_previous_output,
+        session=op.session,
+        request=op.req,
+        runs=runs_of(op.prompt),
+        table=rows_of(line.table),
+        delta=line.delta,
+        parent=op.parent,
+        replace=op.replace,
+        offset=op.offset,
+        drop_previous_output=op.drop_previous_output,
         max_new_tokens=None if op.max_new_tokens == ops.UNLIMITED else op.max_new_tokens,
     )
 
@@ -74,7 +81,11 @@ def _held(state: State, request: Request) -> v.Table:
     line = line_of(state, request)
     needed = line.width if request.brings_media else _needed(state, request)
     return v.Table(
-        label=label, rows=rows_of(line.table), tokens=len(request.ids), delta=line.delta, refused=False,
+        label=label,
+        rows=rows_of(line.table),
+        tokens=len(request.ids),
+        delta=line.delta,
+        refused=False,
         media_spans=media_spans(find_family(state.family), request.prompt),
         optional_from=needed if needed < line.width else None,
     )
@@ -121,10 +132,15 @@ def _retraction(scenario: ops.Scenario, states: Sequence[State], req: int) -> Fo
     tables = []
     for number, count in enumerate(outputs):
         width = line.width + count
-        tables.append(v.Table(
-            label=f"retraction {number}", rows=rows_of(line.take(np.arange(width, dtype=np.int64))), tokens=width,
-            delta=line.delta, optional_from=needed if needed < width else None,
-        ))
+        tables.append(
+            v.Table(
+                label=f"retraction {number}",
+                rows=rows_of(line.take(np.arange(width, dtype=np.int64))),
+                tokens=width,
+                delta=line.delta,
+                optional_from=needed if needed < width else None,
+            )
+        )
     retractions = tuple(
         v.Retraction(outputs=count, refusals=refused) for count, refused in zip(outputs, refusals, strict=True)
     )

@@ -11,8 +11,13 @@ from spec.history import Column, Family, History, Run, run_length
 def history_of(runs: Sequence[v.Run]) -> History:
     """A vector's runs as a history."""
     return tuple(
-        Run(kind=run.kind, tokens=run.tokens, grid=run.grid, kept=run.kept,
-            seconds_per_grid=1.0 if run.seconds_per_grid is None else run.seconds_per_grid)
+        Run(
+            kind=run.kind,
+            tokens=run.tokens,
+            grid=run.grid,
+            kept=run.kept,
+            seconds_per_grid=1.0 if run.seconds_per_grid is None else run.seconds_per_grid,
+        )
         for run in runs
     )
 

@@ -106,6 +106,7 @@ SCHEMA_FILE = Path(__file__).parent.parent / "data" / "vector.schema.json"
 FREE = -1
 """Stands in a table where any value will do; no position is negative."""
 
+
 class Answer(Strict, frozen=True):
     """One table of an engine's answer. Fields that the vector's expected table has must be there."""
 
@@ -190,8 +191,20 @@ def folder_of(value: Input) -> str:
 
 
 FOLDERS = (
-    "extend", "split_prefill", "mixed", "decode", "draft_decode", "target_verify", "ragged_verify",
-    "draft_extend_v2", "dllm_extend", "idle", "padding", "session", "retraction", "prompt_table",
+    "extend",
+    "split_prefill",
+    "mixed",
+    "decode",
+    "draft_decode",
+    "target_verify",
+    "ragged_verify",
+    "draft_extend_v2",
+    "dllm_extend",
+    "idle",
+    "padding",
+    "session",
+    "retraction",
+    "prompt_table",
 )
 
 

@@ -12,8 +12,13 @@ from spec.history import History
 def runs_of(history: History) -> tuple[v.Run, ...]:
     """A history's runs."""
     return tuple(
-        v.Run(kind=run.kind, tokens=run.tokens, grid=run.grid,  # type: ignore[arg-type]  # Run.kind is a plain str
-              seconds_per_grid=None if run.seconds_per_grid == 1.0 else run.seconds_per_grid, kept=run.kept)
+        v.Run(
+            kind=run.kind,
+            tokens=run.tokens,
+            grid=run.grid,  # type: ignore[arg-type]  # Run.kind is a plain str
+            seconds_per_grid=None if run.seconds_per_grid == 1.0 else run.seconds_per_grid,
+            kept=run.kept,
+        )
         for run in history
     )
 
@@ -36,6 +41,9 @@ def table_of(label: str, built: Tables, capacity: int = 0) -> v.Table:
     spare = (v.FREE,) * max(capacity - width, 0)
     rows = None if built.mrope is None else tuple(row + spare for row in rows_of(built.mrope))
     return v.Table(
-        label=label, positions=(*built.positions.tolist(), *spare), rows=rows,
-        free=((width, capacity),) if spare else (), optional_from=width if spare else None,
+        label=label,
+        positions=(*built.positions.tolist(), *spare),
+        rows=rows,
+        free=((width, capacity),) if spare else (),
+        optional_from=width if spare else None,
     )

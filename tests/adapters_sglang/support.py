@@ -28,8 +28,9 @@ class Worker:
         answers_in, answers_out = os.pipe()
         command = [sys.executable, "-m", "adapters.sglang.worker"]
         command += ["--in-fd", str(requests_in), "--out-fd", str(answers_out)]
-        self.process = subprocess.Popen(command, pass_fds=(requests_in, answers_out), cwd=ROOT,
-                                        env=os.environ | environment)
+        self.process = subprocess.Popen(
+            command, pass_fds=(requests_in, answers_out), cwd=ROOT, env=os.environ | environment
+        )
         os.close(requests_in)
         os.close(answers_out)
         self.outgoing: BinaryIO = os.fdopen(requests_out, "wb")

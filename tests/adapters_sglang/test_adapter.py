@@ -15,7 +15,6 @@ from tests.adapters_sglang.support import PICTURE, WORDS, Worker, columns, promp
 pytestmark = pytest.mark.engine
 
 
-
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Worker]:
     pytest.importorskip("sglang")
@@ -165,8 +164,13 @@ def test_the_rotary_embedding_and_a_view(worker: Worker) -> None:
     heads = np.array([[1, 1, 1, 0, 0, 0, 7, 8]] * 2, dtype=np.float32)
     packed = p.Tensor("float32", heads.shape, heads.tobytes())
     step = p.Rotary(
-        table=p.Tensor("int64", table.shape, table.tobytes()), query=packed, key=packed, head_size=8, rotary_dim=6,
-        base=100.0, sections=(1, 1, 1),
+        table=p.Tensor("int64", table.shape, table.tobytes()),
+        query=packed,
+        key=packed,
+        head_size=8,
+        rotary_dim=6,
+        base=100.0,
+        sections=(1, 1, 1),
     )
     copy, view, kernel = worker.ask(
         step, msgspec.structs.replace(step, buffer=9), msgspec.structs.replace(step, method="device")

@@ -87,8 +87,13 @@ def test_an_import_that_fails_otherwise_is_one_line(name: str, words: str) -> No
 # ---------------------------------------------------------------- as answers of the worker
 
 ROTARY = protocol.Rotary(
-    table=protocol.Tensor("int64", (3, 0), b""), query=protocol.Tensor("float32", (0, 4), b""),
-    key=protocol.Tensor("float32", (1, 4), bytes(16)), head_size=4, rotary_dim=4, base=1e4, sections=(1, 1, 0),
+    table=protocol.Tensor("int64", (3, 0), b""),
+    query=protocol.Tensor("float32", (0, 4), b""),
+    key=protocol.Tensor("float32", (1, 4), bytes(16)),
+    head_size=4,
+    rotary_dim=4,
+    base=1e4,
+    sections=(1, 1, 0),
 )
 GLM_IMAGE = protocol.PromptTable(family="glm_image", ids=((1,),), kinds=((0,),))
 

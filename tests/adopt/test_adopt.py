@@ -41,8 +41,19 @@ def test_a_whole_engine_passes_every_mode(make: type[Adapter]) -> None:
     ledger = run_conformance(make(), phases=("chosen", "laws"))
     topics = {rule.split(".")[0] for rule in ledger.checked}
     assert topics == {
-        "decode", "dllm_extend", "draft_decode", "draft_extend_v2", "extend", "idle", "laws", "mixed", "padding",
-        "ragged_verify", "split_prefill", "table", "target_verify",
+        "decode",
+        "dllm_extend",
+        "draft_decode",
+        "draft_extend_v2",
+        "extend",
+        "idle",
+        "laws",
+        "mixed",
+        "padding",
+        "ragged_verify",
+        "split_prefill",
+        "table",
+        "target_verify",
     }
     assert ("table.dtype" in ledger.checked) == (make is engines.Arrays)
     assert "ownership.batch_is_read_only" not in ledger.checked  # numbers cannot be changed: a pass would be empty

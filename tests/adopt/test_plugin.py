@@ -16,7 +16,11 @@ def _pytest(folder: Path, *arguments: str) -> tuple[int, str]:
     plugins = ("-p", "conformance.pytest_plugin", "-p", "no:cacheprovider")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, "-rs", *arguments],
-        cwd=folder, env=environment, capture_output=True, text=True, check=False,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -33,8 +37,16 @@ def test_one_test_per_rule_and_unreached_ones_are_skipped(toy: Path) -> None:
     assert set(told) == set(all_rules())
     assert told["decode.delta_applies_once"] == "PASSED"
     assert told["extend.inside_table"] == "PASSED"
-    for rule in ("target_verify.depths", "padding.width", "session.append", "cost.decode", "families.table",
-                 "ownership.batch_is_read_only", "table.dtype", "laws.batch_order"):
+    for rule in (
+        "target_verify.depths",
+        "padding.width",
+        "session.append",
+        "cost.decode",
+        "families.table",
+        "ownership.batch_is_read_only",
+        "table.dtype",
+        "laws.batch_order",
+    ):
         assert told[rule] == "SKIPPED", rule
     assert "the toy engine has no target_verify" in out
     assert "sessions and ownership need the worker protocol" in out

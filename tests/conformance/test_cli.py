@@ -232,7 +232,10 @@ def test_explain_and_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.execute(["explain", "cost.synchronisations"]) == 0
     assert "devices   seen on cuda only" in capsys.readouterr().out
     for what, name in (
-        ("rules", RULE), ("rules", "(seen on cuda only)"), ("modes", "draft_extend_v2"), ("targets", "sglang"),
+        ("rules", RULE),
+        ("rules", "(seen on cuda only)"),
+        ("modes", "draft_extend_v2"),
+        ("targets", "sglang"),
         ("families", "qwen2_vl"),
     ):
         assert cli.execute(["list", what]) == 0
@@ -265,7 +268,11 @@ def test_the_runner_imports_no_engine(tmp_path: Path) -> None:
     ],
 )
 def test_a_certificate_is_only_for_a_run_that_checked_all(
-    scenarios: list[Scenario], more: list[str], certified: bool, ropecheck: Run, tmp_path: Path,
+    scenarios: list[Scenario],
+    more: list[str],
+    certified: bool,
+    ropecheck: Run,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("conformance.enumerate.sweep", lambda bound: iter(scenarios))

@@ -120,8 +120,15 @@ def test_an_entry_is_good_on_its_last_day() -> None:
 
 def _entry(expires: datetime.date | None = None) -> known.Entry:
     return known.Entry(
-        rule=RULE, mode="decode", signature="A", target="planted", reason="r", link="l", first_seen=TODAY,
-        expires=expires, witness="w.json",
+        rule=RULE,
+        mode="decode",
+        signature="A",
+        target="planted",
+        reason="r",
+        link="l",
+        first_seen=TODAY,
+        expires=expires,
+        witness="w.json",
     )
 
 
@@ -168,7 +175,10 @@ def test_an_entry_survives_its_file(known_folder: Path) -> None:
 
 
 def test_add_check_and_prune(
-    ropecheck: Run, known_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    ropecheck: Run,
+    known_folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -54,7 +54,17 @@ def test_report_json(ropecheck: Run, tmp_path: Path, known_folder: Path) -> None
     assert first is not None
     assert (first.axis, first.column, first.request, first.expected, first.observed) == ("t", 1, 1, 4, 7)
     assert set(json.loads(path.read_text())) == {
-        "schema", "suite", "target", "seed", "totals", "rules", "modes", "findings", "scope", "situations", "kernels",
+        "schema",
+        "suite",
+        "target",
+        "seed",
+        "totals",
+        "rules",
+        "modes",
+        "findings",
+        "scope",
+        "situations",
+        "kernels",
         "warnings",
     }
 
@@ -106,10 +116,19 @@ def test_the_terminal_shows_the_tables_and_the_warnings(
     text = capsys.readouterr().out
     assert "\x1b" not in text, "no colours where nobody sees them"
     for part in (
-        "planted 1.5.0", "seed 0", "1 workers", "known failures: 0 apply",
-        "WARNING: UNKNOWN FORWARD MODE BRAND_NEW", "forward mode SPLIT is not driven: nobody asked",
-        "rules never checked", "modes never reached (1): extend", "not offered: decode: too old (1 scenarios)",
-        f"NEW {RULE}", "*7", "at engine/file.py:1 f", "1 passed, 1 failed, 1 not offered",
+        "planted 1.5.0",
+        "seed 0",
+        "1 workers",
+        "known failures: 0 apply",
+        "WARNING: UNKNOWN FORWARD MODE BRAND_NEW",
+        "forward mode SPLIT is not driven: nobody asked",
+        "rules never checked",
+        "modes never reached (1): extend",
+        "not offered: decode: too old (1 scenarios)",
+        f"NEW {RULE}",
+        "*7",
+        "at engine/file.py:1 f",
+        "1 passed, 1 failed, 1 not offered",
     ):
         assert part in text
     assert len(text.splitlines()) < 45

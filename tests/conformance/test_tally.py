@@ -20,8 +20,18 @@ from tests.conformance.test_known import _entry
 def tally(out: Path, *known: Known) -> Tally:
     return Tally(
         Header(
-            suite="0", spec="0", target="planted", hello=hello("well"), device="cpu", seed=0, workers=1, phases=(),
-            shard="1/1", out=out, known_folder=out, known=known,
+            suite="0",
+            spec="0",
+            target="planted",
+            hello=hello("well"),
+            device="cpu",
+            seed=0,
+            workers=1,
+            phases=(),
+            shard="1/1",
+            out=out,
+            known_folder=out,
+            known=known,
         )
     )
 

@@ -47,7 +47,11 @@ def test_the_reference_rotation_is_the_rules(name: str, columns: list[tuple[int,
     table = np.array(columns, dtype=np.int64).T
     part, _ = heads(len(columns), layout.head_size)
     out = rotated(
-        table, part, sections=layout.sections, interleaved=layout.interleaved, base=layout.base,
+        table,
+        part,
+        sections=layout.sections,
+        interleaved=layout.interleaved,
+        base=layout.base,
         rotary_dim=layout.rotary_dim,
     )
     pairs = layout.rotary_dim // 2
@@ -65,8 +69,12 @@ def test_every_layout_and_rule_is_in_the_chosen_scenarios() -> None:
     scenarios = rotations.scenarios()
     assert {op.layout for one in scenarios for op in one.ops if isinstance(op, Rotate)} == set(LAYOUTS)
     assert {rule for one in scenarios for rule in outcome(one).checked if rule.startswith("rotary.")} == {
-        "rotary.contiguous_sections", "rotary.interleaved_sections", "rotary.rotation", "rotary.every_row_counts",
-        "rotary.view_is_a_copy", "rotary.table_is_read_only",
+        "rotary.contiguous_sections",
+        "rotary.interleaved_sections",
+        "rotary.rotation",
+        "rotary.every_row_counts",
+        "rotary.view_is_a_copy",
+        "rotary.table_is_read_only",
     }
 
 

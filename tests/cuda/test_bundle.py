@@ -24,29 +24,35 @@ ROOT = Path(__file__).parents[2]
 HERE = "{}.{}".format(*sys.version_info[:2])
 
 
-@pytest.mark.parametrize(("path", "goes"), [
-    ("sglang/srt/server_args.py", True),
-    ("sglang/kernels/jit/csrc/elementwise/clamp_position.cuh", True),
-    ("tokenizers/tokenizers.abi3.so", True),
-    ("sglang/multimodal_gen/runtime/x.py", False),
-    ("sglang/test/runners.py", False),
-    ("sglang/srt/grpc/_core.cpython-311-x86_64-linux-gnu.so", False),
-    ("sglang/srt/__pycache__/a.pyc", False),
-    ("../../../bin/sglang", False),
-])
+@pytest.mark.parametrize(
+    ("path", "goes"),
+    [
+        ("sglang/srt/server_args.py", True),
+        ("sglang/kernels/jit/csrc/elementwise/clamp_position.cuh", True),
+        ("tokenizers/tokenizers.abi3.so", True),
+        ("sglang/multimodal_gen/runtime/x.py", False),
+        ("sglang/test/runners.py", False),
+        ("sglang/srt/grpc/_core.cpython-311-x86_64-linux-gnu.so", False),
+        ("sglang/srt/__pycache__/a.pyc", False),
+        ("../../../bin/sglang", False),
+    ],
+)
 def test_what_travels_of_an_engine(path: str, goes: bool) -> None:
     assert bundle_parts.travels(path) is goes
 
 
-@pytest.mark.parametrize(("path", "goes"), [
-    ("sgl_kernel/__init__.py", True),
-    ("sglang_kernel-0.4.5.dist-info/METADATA", True),
-    ("sgl_kernel/sm90/common_ops.abi3.so", True),
-    ("sgl_kernel/sm100/common_ops.abi3.so", False),
-    ("sgl_kernel/flash_ops.abi3.so", False),
-    ("triton_kernels/matmul_ogs.py", False),
-    ("sgl_kernel/", False),
-])
+@pytest.mark.parametrize(
+    ("path", "goes"),
+    [
+        ("sgl_kernel/__init__.py", True),
+        ("sglang_kernel-0.4.5.dist-info/METADATA", True),
+        ("sgl_kernel/sm90/common_ops.abi3.so", True),
+        ("sgl_kernel/sm100/common_ops.abi3.so", False),
+        ("sgl_kernel/flash_ops.abi3.so", False),
+        ("triton_kernels/matmul_ogs.py", False),
+        ("sgl_kernel/", False),
+    ],
+)
 def test_what_travels_of_a_kernel_wheel(path: str, goes: bool) -> None:
     assert bundle_parts.kernel_travels(path, "90") is goes
 
@@ -69,9 +75,14 @@ def test_the_host_keeps_its_torch_and_what_it_has() -> None:
 def test_equal_files_are_packed_once_and_near_ones_side_by_side(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("same")
     (tmp_path / "b").write_text("other")
-    members = [bundle.Member(f"{bundle_runner.ROOT}/{name}", tmp_path / file) for name, file in (
-        ("targets/2/site/x/one.py", "a"), ("targets/1/site/x/two.py", "b"), ("targets/1/site/x/one.py", "a"),
-    )]
+    members = [
+        bundle.Member(f"{bundle_runner.ROOT}/{name}", tmp_path / file)
+        for name, file in (
+            ("targets/2/site/x/one.py", "a"),
+            ("targets/1/site/x/two.py", "b"),
+            ("targets/1/site/x/one.py", "a"),
+        )
+    ]
     out = tmp_path / "made.tar.xz"
     manifest = Manifest(suite="s", python=HERE, targets=(TargetEntry(name="t"),))
     unpacked, links = bundle.pack(members, manifest, out)
@@ -96,9 +107,16 @@ def test_an_archive_over_the_budget_is_not_written(tmp_path: Path, monkeypatch: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["blob"]
 
 
-@pytest.mark.parametrize("arguments", [
-    {"python": "3"}, {"torch": "2"}, {"arch": "h100"}, {"targets": " , "}, {"host_has": ["a b/"]},
-])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"python": "3"},
+        {"torch": "2"},
+        {"arch": "h100"},
+        {"targets": " , "},
+        {"host_has": ["a b/"]},
+    ],
+)
 def test_bad_options_are_one_line(arguments: dict[str, Any], tmp_path: Path) -> None:
     given: dict[str, Any] = {"targets": "sglang==0.5.23", "out": tmp_path / "x", "python": "3.12"} | arguments
     with pytest.raises(UsageError):

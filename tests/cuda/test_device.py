@@ -27,13 +27,22 @@ from tests.conformance.support import StubPlan, planted, scenario, stub_plan
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 12040). Please update your GPU driver"
 
 
-@pytest.mark.parametrize(("said", "line"), [
-    (TOO_OLD, "the NVIDIA driver is too old (it offers CUDA 12.4) for this torch, which wants CUDA 13.0: update it"),
-    ("CUDA out of memory. Tried to allocate 2 MiB", "out of GPU memory: something else holds it (CUDA out of memory."),
-    ("Found no NVIDIA driver on your system. Please check", "no NVIDIA GPU can be seen: Found no NVIDIA driver"),
-    ("No CUDA GPUs are available", "no NVIDIA GPU can be seen: No CUDA GPUs are available"),
-    ("something else\nand more", "CUDA cannot be used: something else"),
-])
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        (
+            TOO_OLD,
+            "the NVIDIA driver is too old (it offers CUDA 12.4) for this torch, which wants CUDA 13.0: update it",
+        ),
+        (
+            "CUDA out of memory. Tried to allocate 2 MiB",
+            "out of GPU memory: something else holds it (CUDA out of memory.",
+        ),
+        ("Found no NVIDIA driver on your system. Please check", "no NVIDIA GPU can be seen: Found no NVIDIA driver"),
+        ("No CUDA GPUs are available", "no NVIDIA GPU can be seen: No CUDA GPUs are available"),
+        ("something else\nand more", "CUDA cannot be used: something else"),
+    ],
+)
 def test_one_line_for_a_device_that_cannot_be_used(said: str, line: str) -> None:
     found = device.explain(said, "13.0")
     assert found.startswith(line) and "\n" not in found

@@ -38,8 +38,17 @@ def main() -> None:
     answers = os.fdopen(int(arguments["--out-fd"]), "wb")
     cases = {case.id: case for seed in SEEDS for case in [*all_cases(engine, seed, 2)][::-1]}
     hello = protocol.Hello(
-        protocol=protocol.PROTOCOL, target=engine, version=version, device="cpu", torch="none", python="3",
-        pid=os.getpid(), modes={}, covered={}, uncovered={}, capabilities={},
+        protocol=protocol.PROTOCOL,
+        target=engine,
+        version=version,
+        device="cpu",
+        torch="none",
+        python="3",
+        pid=os.getpid(),
+        modes={},
+        covered={},
+        uncovered={},
+        capabilities={},
     )
     protocol.send(answers, hello)
     while (body := protocol.receive(jobs)) is not None:

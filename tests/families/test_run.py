@@ -129,9 +129,7 @@ def test_what_is_not_offered_is_named(ropecheck: Run) -> None:
 
 def test_shards_split_and_seeds_draw(ropecheck: Run, tmp_path: Path) -> None:
     whole = ropecheck(planted())[1]["totals"]["scenarios"]
-    parts = [
-        ropecheck(planted(), "--shard", f"{n}/2", out=tmp_path / str(n))[1]["totals"]["scenarios"] for n in (1, 2)
-    ]
+    parts = [ropecheck(planted(), "--shard", f"{n}/2", out=tmp_path / str(n))[1]["totals"]["scenarios"] for n in (1, 2)]
     assert sum(parts) == whole
     assert max(parts) < whole
     code, report = ropecheck(planted(), "--seed", "7")

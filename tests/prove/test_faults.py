@@ -146,9 +146,7 @@ def test_a_fault_in_a_family_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None
         ("if request: break", "has a break"),
     ],
 )
-def test_a_loop_that_carries_something_is_not_proved(
-    line: str, why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_loop_that_carries_something_is_not_proved(line: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two requests stand for any number only where the loop carries nothing from one to the next."""
     plant(monkeypatch, "spec.modes.decode:forward", "        out.append(", f"        {line}\n        out.append(")
     found = Prover().prove(THEOREMS["laws.batch_split"])

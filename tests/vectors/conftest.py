@@ -28,8 +28,10 @@ def only(folder: str, wanted: Callable[[Json], bool] = lambda vector: True) -> P
 
 def answer_to(vector: Json) -> list[Json]:
     """The right answer."""
-    return [{key: value for key, value in table.items() if key not in ("free", "optional_from")}
-            for table in vector["expected"]]
+    return [
+        {key: value for key, value in table.items() if key not in ("free", "optional_from")}
+        for table in vector["expected"]
+    ]
 
 
 @pytest.fixture

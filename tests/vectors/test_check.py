@@ -119,22 +119,35 @@ FAULTS: list[tuple[str, Change, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("folder", "change", "rule", "signature"), FAULTS,
-                         ids=[f"{f[0]}: {f[1].__name__} {f[3]}" for f in FAULTS])
+@pytest.mark.parametrize(
+    ("folder", "change", "rule", "signature"), FAULTS, ids=[f"{f[0]}: {f[1].__name__} {f[3]}" for f in FAULTS]
+)
 def test_a_wrong_answer_fails_with_rule_and_signature(
     folder: str, change: Change, rule: str, signature: str, graded: Graded
 ) -> None:
     wanted: dict[str, Callable[[Json], bool]] = {
         "session": lambda vector: (
-            vector["expected"][-1].get("rows") is not None and rule in (*vector["provenance"]["rules"], "table.present")
-            and vector["input"]["events"][-1].get("parent") is not None and vector["expected"][-1]["media_spans"] != []
-            and set(vector["provenance"]["rules"]) <= {
-                "session.append", "session.table", "session.delta", "session.media_spans", "session.refused",
-                "table.present", "table.three_rows"}
+            vector["expected"][-1].get("rows") is not None
+            and rule in (*vector["provenance"]["rules"], "table.present")
+            and vector["input"]["events"][-1].get("parent") is not None
+            and vector["expected"][-1]["media_spans"] != []
+            and set(vector["provenance"]["rules"])
+            <= {
+                "session.append",
+                "session.table",
+                "session.delta",
+                "session.media_spans",
+                "session.refused",
+                "table.present",
+                "table.three_rows",
+            }
         ),
         "draft_decode": lambda vector: _media(vector) and len(vector["expected"]) > 1,
-        "padding": lambda vector: vector["input"]["buffer"] == "graph" and "idle" not in str(vector["input"]["load"])
-        and "padding.harmless_fill" in vector["provenance"]["rules"],
+        "padding": lambda vector: (
+            vector["input"]["buffer"] == "graph"
+            and "idle" not in str(vector["input"]["load"])
+            and "padding.harmless_fill" in vector["provenance"]["rules"]
+        ),
         "retraction": lambda vector: "optional_from" in vector["expected"][0],
         "prompt_table": lambda vector: True,
     }

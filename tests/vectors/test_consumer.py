@@ -76,7 +76,11 @@ class Sessions:
         match event["do"]:
             case "open":
                 self.open[event["session"]] = {
-                    "streaming": event.get("streaming", False), "known": [], "last": None, "flight": False}
+                    "streaming": event.get("streaming", False),
+                    "known": [],
+                    "last": None,
+                    "flight": False,
+                }
             case "turn":
                 self.turn(event)
             case "reply":
@@ -97,7 +101,8 @@ class Sessions:
             refused = session["flight"] or replace or offset or drop
         else:
             refused = parent is not None and (
-                parent not in session["known"] or not (replace or self.held[parent]["finished"]))
+                parent not in session["known"] or not (replace or self.held[parent]["finished"])
+            )
         if refused:
             self.answers.append({"label": label, "refused": True})
             return
@@ -123,10 +128,24 @@ class Sessions:
         session["known"].append(event["request"])
         session["flight"] = True
         self.held[event["request"]] = {
-            "session": event["session"], "parent": parent, "table": table, "spans": spans, "reply": 0,
-            "limit": event.get("max_new_tokens"), "finished": False}
-        self.answers.append({"label": label, "refused": False, "rows": table, "tokens": len(table[0]),
-                             "delta": _free(table) - len(table[0]), "media_spans": spans})
+            "session": event["session"],
+            "parent": parent,
+            "table": table,
+            "spans": spans,
+            "reply": 0,
+            "limit": event.get("max_new_tokens"),
+            "finished": False,
+        }
+        self.answers.append(
+            {
+                "label": label,
+                "refused": False,
+                "rows": table,
+                "tokens": len(table[0]),
+                "delta": _free(table) - len(table[0]),
+                "media_spans": spans,
+            }
+        )
 
     def own_spans(self, event: Json) -> list[list[int]]:
         """Where the turn's media lie: between its stretches of text."""
@@ -146,8 +165,10 @@ def _answer(vector: Json) -> list[Json]:
         case "forward":
             batch = value["batch"]
             steps = batch["num_steps"] - 1 if batch["mode"] == "draft_decode" else 1
-            return [{"label": f"step {step}" if step else "", **_tables(value["requests"], batch, step)}
-                    for step in range(steps)]
+            return [
+                {"label": f"step {step}" if step else "", **_tables(value["requests"], batch, step)}
+                for step in range(steps)
+            ]
         case "padding":
             load = value["load"]
             return [{"label": "padded", **_tables(load["requests"], load["batch"], width=load["padded_tokens"])}]
@@ -158,9 +179,15 @@ def _answer(vector: Json) -> list[Json]:
             return sessions.answers
         case "retraction":
             request = value["request"]
-            return [{"label": f"retraction {number}", "rows": _after(request["table"], _text(one["outputs"])),
-                     "tokens": len(request["table"][0]) + one["outputs"], "delta": request["delta"]}
-                    for number, one in enumerate(value["retractions"])]
+            return [
+                {
+                    "label": f"retraction {number}",
+                    "rows": _after(request["table"], _text(one["outputs"])),
+                    "tokens": len(request["table"][0]) + one["outputs"],
+                    "delta": request["delta"],
+                }
+                for number, one in enumerate(value["retractions"])
+            ]
         case _:
             return []
 
@@ -173,4 +200,5 @@ def test_the_manual_is_enough_to_answer_every_vector(graded: Graded) -> None:
     code, out = graded(COMMITTED, answers)
     assert code == 0, out[-4000:]
     assert out.splitlines()[-1] == (
-        f"{len(vectors) - len(families)} pass, 0 fail, {len(families)} not offered, 0 missing")
+        f"{len(vectors) - len(families)} pass, 0 fail, {len(families)} not offered, 0 missing"
+    )

@@ -73,7 +73,11 @@ FAULTS: list[tuple[str, Callable[[Json], None], int, str]] = [
 
 @pytest.mark.parametrize(("folder", "change", "code", "says"), FAULTS, ids=[f"{f[0]}: {f[3][:40]}" for f in FAULTS])
 def test_a_planted_fault_is_named(
-    folder: str, change: Callable[[Json], None], code: int, says: str, tmp_path: Path,
+    folder: str,
+    change: Callable[[Json], None],
+    code: int,
+    says: str,
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = only(folder, lambda vector: folder != "session" or len(vector["expected"]) > 1)

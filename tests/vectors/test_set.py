@@ -74,8 +74,10 @@ def test_the_schema_file_is_that_of_the_structs() -> None:
 
 
 def test_derivation_imports_the_specification_only() -> None:
-    code = ("import sys, conformance.vectors.derive; "
-            "print([m for m in sys.modules if m.split('.')[0] in ('reference', 'numpy', 'adapters')])")
+    code = (
+        "import sys, conformance.vectors.derive; "
+        "print([m for m in sys.modules if m.split('.')[0] in ('reference', 'numpy', 'adapters')])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -96,8 +98,10 @@ def test_the_choice_covers_and_does_not_depend_on_order(pool: tuple[Candidate, .
 def test_gen_writes_the_same_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a", "b"):
         assert cli.execute(["vectors", "gen", "--out", str(tmp_path / name)]) == 0
-    read = [{path.relative_to(tmp_path / name): path.read_bytes() for path in store.paths(tmp_path / name)}
-            for name in ("a", "b")]
+    read = [
+        {path.relative_to(tmp_path / name): path.read_bytes() for path in store.paths(tmp_path / name)}
+        for name in ("a", "b")
+    ]
     assert read[0] == read[1]
     assert cli.execute(["vectors", "lint", str(tmp_path / "a")]) == 0
 

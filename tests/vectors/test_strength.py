@@ -39,7 +39,8 @@ def _hold(engine: ReferenceEngine, family: str, requests: tuple[v.Request, ...],
         spans = media_spans(find_family(family), history_of(request.runs))
         table = np.array(request.table, dtype=np.int64)
         engine.held[number] = Held(
-            tuple(range(table.shape[1])), table, request.delta, spans, 1 << 20, media_width=request.tabulated)
+            tuple(range(table.shape[1])), table, request.delta, spans, 1 << 20, media_width=request.tabulated
+        )
     return tuple(range(first, first + len(requests)))
 
 
@@ -68,7 +69,8 @@ def _as_json(table: protocol.Table) -> v.Answer:
     if rows is not None and rows.ndim == 1:
         rows = rows[None]
     return v.Answer(
-        label=table.label, positions=positions, rows=None if rows is None else tuple(map(tuple, rows.tolist())))
+        label=table.label, positions=positions, rows=None if rows is None else tuple(map(tuple, rows.tolist()))
+    )
 
 
 def _answer(mutant: Mutant | None, value: v.ForwardInput | v.PaddingInput) -> tuple[v.Answer, ...]:
@@ -86,8 +88,11 @@ def _answer(mutant: Mutant | None, value: v.ForwardInput | v.PaddingInput) -> tu
     return answer
 
 
-VECTORS = [vector for vector in map(store.read, store.paths(COMMITTED))
-           if isinstance(vector.input, v.ForwardInput | v.PaddingInput)]
+VECTORS = [
+    vector
+    for vector in map(store.read, store.paths(COMMITTED))
+    if isinstance(vector.input, v.ForwardInput | v.PaddingInput)
+]
 
 
 def _caught(mutant: Mutant | None) -> str:
