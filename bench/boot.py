@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from adapters import protocol
+from ropecheck.adapters import protocol
 
 MODES = {"extend": "extend", "verify": "target_verify", "draft extend": "draft_extend_v2"}
 
@@ -17,7 +17,7 @@ Ints = npt.NDArray[np.int64]
 
 def boot() -> None:
     """Import SGLang as its adapter does, on the CPU, one thread."""
-    from adapters.sglang import boot as sglang
+    from ropecheck.adapters.sglang import boot as sglang
 
     sglang.prepare_environment("cpu")
     sglang.load("cpu").set_num_threads(1)
@@ -28,7 +28,7 @@ class InitNew:
 
     def __init__(self, ids: tuple[int, ...], table: Ints, requests: int) -> None:
         """Odd requests have the image's table, even ones are text of the same length."""
-        from adapters.sglang.capabilities import Engine
+        from ropecheck.adapters.sglang.capabilities import Engine
 
         self.engine = Engine()
         self.width = len(ids)
@@ -54,7 +54,7 @@ class InitNew:
         cls.init_new = classmethod(timed)
 
     def _run(self, mode: str, draft_tokens: int) -> protocol.Tables:
-        from adapters.sglang import jobs
+        from ropecheck.adapters.sglang import jobs
 
         several = tuple(range(self.requests))
         if mode == "extend":

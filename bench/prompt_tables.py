@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from adapters import protocol
 from bench.boot import boot
-from conformance.families.case import Case, step
-from conformance.families.layout import IMAGE, VIDEO, Segment
-from reference import windows
-from reference.prompt_ids import table_from_ids
-from reference.prompt_tables import delta, prompt_table
-from spec.families import FAMILIES
+from ropecheck.adapters import protocol
+from ropecheck.conformance.families.case import Case, step
+from ropecheck.conformance.families.layout import IMAGE, VIDEO, Segment
+from ropecheck.reference import windows
+from ropecheck.reference.prompt_ids import table_from_ids
+from ropecheck.reference.prompt_tables import delta, prompt_table
+from ropecheck.spec.families import FAMILIES
 
 SETTINGS = ((1, 32), (8, 128), (64, 32), (256, 8))
 """(images, side of each grid before the merge)."""
@@ -111,8 +111,8 @@ def transformers_work(asked: protocol.PromptTable) -> Work:
     """One call of transformers' builder on tensors made before."""
     import torch
 
-    from adapters import family_configs
-    from adapters.transformers.builders import StandIn, model_class
+    from ropecheck.adapters import family_configs
+    from ropecheck.adapters.transformers.builders import StandIn, model_class
 
     cls = model_class("qwen2_vl")
     model = StandIn(cls, family_configs.build("qwen2_vl", asked.config))

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import msgspec
 
-from adapters import protocol
-from conformance.enumerate import sweep
-from conformance.plan import plan
-from conformance.reference_engine import ReferenceEngine
-from conformance.reference_worker import answer
-from conformance.verdict import judge
+from ropecheck.adapters import protocol
+from ropecheck.conformance.judge.verdict import judge
+from ropecheck.conformance.plan.planner import plan
+from ropecheck.conformance.scenarios.exhaustive import sweep
+from ropecheck.conformance.selftest.reference_engine import ReferenceEngine
+from ropecheck.conformance.selftest.reference_worker import answer
 
 POLL_SECONDS = 0.5
 
@@ -38,7 +38,7 @@ def peak_kib(pid: int) -> int:
 def run(options: list[str]) -> None:
     """A run in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "conformance.cli", "run", "--out", folder, *options]
+        command = [sys.executable, "-m", "ropecheck.conformance.cli", "run", "--out", folder, *options]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         peak = 0
         while process.poll() is None:

@@ -7,7 +7,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-import spec
+from ropecheck import spec
 
 
 @cache

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reference.tables import Tables
-from reference.timeline import Timeline
+from ropecheck.reference.tables import Tables
+from ropecheck.reference.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

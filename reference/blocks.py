@@ -11,12 +11,12 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from spec.families.declaration import GridFamily, MediaFamily, frame_times, merged_grid
-from spec.families.hunyuan_vl import HunYuanVL
-from spec.families.omni import has_track
-from spec.families.qwen2_5_omni import Qwen2_5Omni
-from spec.families.qwen3_omni import Qwen3Omni
-from spec.history import OutOfDomain, Run
+from ropecheck.spec.families.declaration import GridFamily, MediaFamily, frame_times, merged_grid
+from ropecheck.spec.families.hunyuan_vl import HunYuanVL
+from ropecheck.spec.families.omni import has_track
+from ropecheck.spec.families.qwen2_5_omni import Qwen2_5Omni
+from ropecheck.spec.families.qwen3_omni import Qwen3Omni
+from ropecheck.spec.history import OutOfDomain, Run
 
 Table = npt.NDArray[np.int64]
 

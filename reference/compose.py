@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.timeline import IntArray
+from ropecheck.reference.timeline import IntArray
 
 
 def text_table(tokens: int, axes: int = 3) -> IntArray:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from reference.prompt_tables import prompt_table
-from spec.families.declaration import ROUNDING, GridFamily, MediaFamily, frame_times
-from spec.history import History, run_length
+from ropecheck.reference.prompt_tables import prompt_table
+from ropecheck.spec.families.declaration import ROUNDING, GridFamily, MediaFamily, frame_times
+from ropecheck.spec.history import History, run_length
 
 
 def prompt_table_torch(family: MediaFamily, history: History, device: str | torch.device = "cpu") -> torch.Tensor:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from reference.timeline import IntArray
+from ropecheck.reference.timeline import IntArray
 
 
 class Span(NamedTuple):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reference import tables
-from reference.batches import Batch, Expected
-from reference.operations import Block, Decode, Draft, DraftExtend, Extend, Idle, Mixed, Verify, Window
-from reference.requests import Request, State, line_of, of, tokens_of
-from reference.tables import Tables, WindowOf
-from reference.timeline import Timeline
-from spec.history import OutOfDomain
-from spec.modes import draft_decode, target_verify
+from ropecheck.reference import tables
+from ropecheck.reference.batches import Batch, Expected
+from ropecheck.reference.operations import Block, Decode, Draft, DraftExtend, Extend, Idle, Mixed, Verify, Window
+from ropecheck.reference.requests import Request, State, line_of, of, tokens_of
+from ropecheck.reference.tables import Tables, WindowOf
+from ropecheck.reference.timeline import Timeline
+from ropecheck.spec.history import OutOfDomain
+from ropecheck.spec.modes import draft_decode, target_verify
 
 MIXES = ("text only", "media only", "media beside text", "unequal deltas")
 WINDOWS = (

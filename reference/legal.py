@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from reference.operations import Draft, DraftExtend, Extend, Operation, Scenario, Submit, Turn
-from reference.rotary import LAYOUTS, METHODS
-from spec.families import family
-from spec.history import OutOfDomain, Run
+from ropecheck.reference.operations import Draft, DraftExtend, Extend, Operation, Scenario, Submit, Turn
+from ropecheck.reference.rotary import LAYOUTS, METHODS
+from ropecheck.spec.families import family
+from ropecheck.spec.history import OutOfDomain, Run
 
 LARGEST = 1 << 20
 """No number of a scenario is larger: tokens, lengths, requests."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from reference import forwards, rotary, turns
-from reference.batches import Expected
-from reference.operations import (
+from ropecheck.reference import forwards, rotary, turns
+from ropecheck.reference.batches import Expected
+from ropecheck.reference.operations import (
     Abort,
     Accept,
     Block,
@@ -34,8 +34,8 @@ from reference.operations import (
     Turn,
     Verify,
 )
-from reference.requests import Request, Session, State, emit, of, tokens_of, updated
-from spec.history import OutOfDomain
+from ropecheck.reference.requests import Request, Session, State, emit, of, tokens_of, updated
+from ropecheck.spec.history import OutOfDomain
 
 __all__ = ["Request", "Session", "State", "Transition", "apply"]
 

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import msgspec
 
-from spec.history import Run
+from ropecheck.spec.history import Run
 
 UNLIMITED = 1 << 20
 
@@ -186,7 +186,7 @@ class Rotate(msgspec.Struct, frozen=True, tag="rotate", omit_defaults=True):
 
     req: int
     layout: str = "contiguous"
-    """Of the sections: a name in `reference.rotary.LAYOUTS`."""
+    """Of the sections: a name in `ropecheck.reference.rotary.LAYOUTS`."""
     method: str = ""
     """"native": the engine's tensor version. "device": the one that it takes on a GPU. "": native, on a GPU both."""
 

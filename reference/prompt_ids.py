@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from reference.blocks import Block, Line, Table, block_of
-from reference.prompt_tables import assemble
-from spec.families.declaration import MediaFamily
-from spec.families.prompt import Grid
-from spec.history import OutOfDomain, Run, numbered_family
+from ropecheck.reference.blocks import Block, Line, Table, block_of
+from ropecheck.reference.prompt_tables import assemble
+from ropecheck.spec.families.declaration import MediaFamily
+from ropecheck.spec.families.prompt import Grid
+from ropecheck.spec.history import OutOfDomain, Run, numbered_family
 
 _Item = tuple[Grid | None, float, int]
 """A media item: its grid, its seconds per grid step, its tokens of audio."""

@@ -14,9 +14,9 @@ from itertools import accumulate
 
 import numpy as np
 
-from reference.blocks import Block, Line, Table, block_of, ramp, write_numbered
-from spec.families.declaration import MediaFamily
-from spec.history import History, Run, numbered_family
+from ropecheck.reference.blocks import Block, Line, Table, block_of, ramp, write_numbered
+from ropecheck.spec.families.declaration import MediaFamily
+from ropecheck.spec.history import History, Run, numbered_family
 
 _LONG_RUNS = 192
 """Mean tokens per run from which writing run by run beats joining small blocks."""

@@ -8,8 +8,8 @@ from types import MappingProxyType
 import msgspec
 from msgspec.structs import replace
 
-from reference.timeline import Timeline, run_lengths, timeline, token_count
-from spec.history import History, OutOfDomain, text
+from ropecheck.reference.timeline import Timeline, run_lengths, timeline, token_count
+from ropecheck.spec.history import History, OutOfDomain, text
 
 FIRST_TEXT_ID = 1000
 """Text and output tokens count up from here, so that no two tokens of a scenario are alike."""

@@ -9,11 +9,11 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from reference.operations import Rotate
-from reference.requests import State, line_of, of, tokens_of
-from reference.timeline import IntArray
-from spec import rotary
-from spec.history import OutOfDomain
+from ropecheck.reference.operations import Rotate
+from ropecheck.reference.requests import State, line_of, of, tokens_of
+from ropecheck.reference.timeline import IntArray
+from ropecheck.spec import rotary
+from ropecheck.spec.history import OutOfDomain
 
 Floats = npt.NDArray[np.float64]
 

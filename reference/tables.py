@@ -10,9 +10,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reference.timeline import IntArray, Timeline
-from spec.modes import decode, dllm_extend, draft_decode, draft_extend_v2, extend, padding, ragged_verify, target_verify
-from spec.modes.cells import PADDING_VALUE
+from ropecheck.reference.timeline import IntArray, Timeline
+from ropecheck.spec.modes import (
+    decode,
+    dllm_extend,
+    draft_decode,
+    draft_extend_v2,
+    extend,
+    padding,
+    ragged_verify,
+    target_verify,
+)
+from ropecheck.spec.modes.cells import PADDING_VALUE
 
 
 @dataclass(frozen=True, slots=True)

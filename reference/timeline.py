@@ -8,8 +8,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from spec.families import family as find_family
-from spec.history import History, delta_of, length, prompt_table
+from ropecheck.spec.families import family as find_family
+from ropecheck.spec.history import History, delta_of, length, prompt_table
 
 LOOKAHEAD = 64
 """Text columns that a timeline keeps ready behind its table."""

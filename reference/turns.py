@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from reference.operations import Open, Submit, Turn
-from reference.requests import Request, Session, State, arrived, fresh_ids, updated, with_session
-from spec import session as rules
-from spec.families import family as find_family
-from spec.history import History, OutOfDomain, length
+from ropecheck.reference.operations import Open, Submit, Turn
+from ropecheck.reference.requests import Request, Session, State, arrived, fresh_ids, updated, with_session
+from ropecheck.spec import session as rules
+from ropecheck.spec.families import family as find_family
+from ropecheck.spec.history import History, OutOfDomain, length
 
 
 def submit(state: State, op: Submit) -> State:

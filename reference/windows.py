@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from spec.history import OutOfDomain
+from ropecheck.spec.history import OutOfDomain
 
 Ints = npt.NDArray[np.int64]
 

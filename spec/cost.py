@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spec.rules import rule
+from ropecheck.spec.rules import rule
 
 HOT = "public threads: each avoidable copy stalls decoding (sglang #20864, #9460, #14956)"
 """Why the budget exists."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from spec.history import Column
-from spec.rules import MROPE, SPECULATIVE, rule
+from ropecheck.spec.history import Column
+from ropecheck.spec.rules import MROPE, SPECULATIVE, rule
 
 Reading = Mapping[int, Column]
 """Token index -> column, as some forwards read one request."""

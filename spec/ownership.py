@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spec.history import Delta
-from spec.rules import rule
+from ropecheck.spec.history import Delta
+from ropecheck.spec.rules import rule
 
 STATE = "definition: a saved turn, a sibling and a batch are read, not owned, by what is built from them"
 """Where the rules come from."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spec.history import Column, Family, History, prompt_table, text
-from spec.rules import MROPE, rule
+from ropecheck.spec.history import Column, Family, History, prompt_table, text
+from ropecheck.spec.rules import MROPE, rule
 
 SCHEDULING = "definition: scheduling must not change what the model reads"
 """Where the rules come from."""

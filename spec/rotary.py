@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from spec.rules import MROPE, rule
+from ropecheck.spec.rules import MROPE, rule
 
 T, H, W = 0, 1, 2
 

@@ -91,8 +91,8 @@ def rule(
 @cache
 def all_rules() -> dict[str, Rule]:
     """Every rule by id, sorted; imports the whole specification first."""
-    import spec
+    from ropecheck import spec
 
-    for module in pkgutil.walk_packages(spec.__path__, "spec."):
+    for module in pkgutil.walk_packages(spec.__path__, "ropecheck.spec."):
         importlib.import_module(module.name)
     return dict(sorted(_RULES.items()))

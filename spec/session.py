@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spec.history import Column, Delta, Family, History, Run, cut, delta_of, length, prompt_table, text
-from spec.rules import MROPE, rule
+from ropecheck.spec.history import Column, Delta, Family, History, Run, cut, delta_of, length, prompt_table, text
+from ropecheck.spec.rules import MROPE, rule
 
 PUBLIC = "public interface: session_params of a generate request"
 """Where the operations are defined."""

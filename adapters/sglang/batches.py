@@ -21,10 +21,10 @@ from typing import Any
 
 import torch
 
-from adapters.protocol import Forward
-from adapters.sglang.capabilities import filled
-from adapters.sglang.stand_ins import HIDDEN, VOCABULARY, StandIn, runner
-from adapters.sglang.state import JobState
+from ropecheck.adapters.protocol import Forward
+from ropecheck.adapters.sglang.capabilities import filled
+from ropecheck.adapters.sglang.stand_ins import HIDDEN, VOCABULARY, StandIn, runner
+from ropecheck.adapters.sglang.state import JobState
 
 FAKED = ("ScheduleBatch.input_ids, out_cache_loc: zeros; req_pool_indices: zeros",)
 

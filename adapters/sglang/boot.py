@@ -18,8 +18,8 @@ import tempfile
 import warnings
 from typing import Any
 
-from adapters.sglang import absent_packages
-from adapters.sglang import device as device_module
+from ropecheck.adapters.sglang import absent_packages
+from ropecheck.adapters.sglang import device as device_module
 
 FAKED = (
     "ServerArgs: the engine's dummy defaults (no model on disk)",

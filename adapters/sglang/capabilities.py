@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from adapters.sglang import absent_packages
+from ropecheck.adapters.sglang import absent_packages
 
 COVERED = {
     "EXTEND": "extend",

@@ -22,10 +22,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from adapters.protocol import Cost, Counted
-from adapters.sglang import batches, cuda_cost, forwards
-from adapters.sglang.meter import engine_line, raised
-from adapters.sglang.state import Absent, JobState
+from ropecheck.adapters.protocol import Cost, Counted
+from ropecheck.adapters.sglang import batches, cuda_cost, forwards
+from ropecheck.adapters.sglang.meter import engine_line, raised
+from ropecheck.adapters.sglang.state import Absent, JobState
 
 FAKED = ("cost only: forward_batch_info.compute_position returns empty meta tensors (a kernel launch, no copy)",)
 

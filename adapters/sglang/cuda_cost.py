@@ -24,10 +24,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from adapters.protocol import Counted, Forward
-from adapters.sglang import batches, forwards, kernels, speculation
-from adapters.sglang.meter import engine_line
-from adapters.sglang.state import JobState
+from ropecheck.adapters.protocol import Counted, Forward
+from ropecheck.adapters.sglang import batches, forwards, kernels, speculation
+from ropecheck.adapters.sglang.meter import engine_line
+from ropecheck.adapters.sglang.state import JobState
 
 Call = Callable[[], Any]
 

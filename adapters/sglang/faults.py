@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from adapters.sglang.boot import optional
-from adapters.sglang.capabilities import Engine
-from adapters.sglang.kernels import COMMON
+from ropecheck.adapters.sglang.boot import optional
+from ropecheck.adapters.sglang.capabilities import Engine
+from ropecheck.adapters.sglang.kernels import COMMON
 
 VARIABLE = "ROPECHECK_FAULT"
 
@@ -132,7 +132,7 @@ def no_clamp(engine: Engine) -> None:
 
 def out_of_bounds(engine: Engine) -> None:
     """A kernel of a draft extend of four requests writes far outside of its buffer: the context is lost."""
-    from adapters.sglang.faults_kernel import write_far
+    from ropecheck.adapters.sglang.faults_kernel import write_far
 
     def change(made: Any, batch: Any) -> None:
         if len(batch.seq_lens) >= 4:  # few scenarios: each costs two starts of a worker

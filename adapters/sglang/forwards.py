@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 import torch
 
-from adapters.protocol import Forward, Table, Tables
-from adapters.sglang import batches, kernels, requests, speculation
-from adapters.sglang.capabilities import filled
-from adapters.sglang.padding import padded
-from adapters.sglang.state import Absent, JobState
-from adapters.sglang.wire import pack
+from ropecheck.adapters.protocol import Forward, Table, Tables
+from ropecheck.adapters.sglang import batches, kernels, requests, speculation
+from ropecheck.adapters.sglang.capabilities import filled
+from ropecheck.adapters.sglang.padding import padded
+from ropecheck.adapters.sglang.state import Absent, JobState
+from ropecheck.adapters.sglang.wire import pack
 
 WINDOWED = ("extend", "split_prefill", "mixed")
 

@@ -24,11 +24,11 @@ from typing import Any
 
 import torch
 
-from adapters.protocol import Forward, Padding, Table
-from adapters.sglang import batches, kernels
-from adapters.sglang.capabilities import filled, taken
-from adapters.sglang.stand_ins import HIDDEN, AttentionBackend, StandIn
-from adapters.sglang.state import Absent, JobState
+from ropecheck.adapters.protocol import Forward, Padding, Table
+from ropecheck.adapters.sglang import batches, kernels
+from ropecheck.adapters.sglang.capabilities import filled, taken
+from ropecheck.adapters.sglang.stand_ins import HIDDEN, AttentionBackend, StandIn
+from ropecheck.adapters.sglang.state import Absent, JobState
 
 FAKED = (
     "graph runners: created without __init__; nothing is captured or captured again, no event is recorded, and the one "

@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from adapters.sglang import absent_packages
+from ropecheck.adapters.sglang import absent_packages
 
 
 class NotInstalled(Exception):

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from adapters import protocol
-from adapters.sglang import (
+from ropecheck.adapters import protocol
+from ropecheck.adapters.sglang import (
     batches,
     boot,
     cost,
@@ -31,11 +31,11 @@ from adapters.sglang import (
     speculation,
     stand_ins,
 )
-from adapters.sglang.capabilities import Engine
-from adapters.sglang.imports import NotInstalled
-from adapters.sglang.meter import raised
-from adapters.sglang.state import Absent, JobState
-from adapters.sglang_families import handler as families
+from ropecheck.adapters.sglang.capabilities import Engine
+from ropecheck.adapters.sglang.imports import NotInstalled
+from ropecheck.adapters.sglang.meter import raised
+from ropecheck.adapters.sglang.state import Absent, JobState
+from ropecheck.adapters.sglang_families import handler as families
 
 FAKED: tuple[str, ...] = (
     *boot.FAKED,

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from adapters.sglang.boot import optional
+from ropecheck.adapters.sglang.boot import optional
 
 FAKED = (
     "cpu: spec_tree._is_xpu = True (the engine's Triton tree kernel, interpreted)",

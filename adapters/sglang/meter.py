@@ -18,8 +18,8 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import Any
 
-from adapters.protocol import BROKEN, Raised
-from adapters.sglang.stand_ins import is_stand_in, is_wrong_call
+from ropecheck.adapters.protocol import BROKEN, Raised
+from ropecheck.adapters.sglang.stand_ins import is_stand_in, is_wrong_call
 
 ENGINE_PACKAGES = ("/sglang/srt/", "/sglang/kernels/", "/sglang/jit_kernel/")
 ADAPTER = "/adapters/sglang/"

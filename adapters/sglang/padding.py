@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-from adapters.protocol import Forward, Padding, Table
-from adapters.sglang import graph_runners
-from adapters.sglang.state import Absent, JobState
+from ropecheck.adapters.protocol import Forward, Padding, Table
+from ropecheck.adapters.sglang import graph_runners
+from ropecheck.adapters.sglang.state import Absent, JobState
 
 DRAFT_RUNNERS: dict[tuple[str, str], Callable[[JobState, Forward, Any], Table]] = {
     ("graph", "draft_decode"): graph_runners.draft,

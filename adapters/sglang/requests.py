@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from adapters.protocol import (
+from ropecheck.adapters.protocol import (
     Abort,
     Finish,
     Generate,
@@ -32,10 +32,10 @@ from adapters.protocol import (
     States,
     Submit,
 )
-from adapters.sglang.capabilities import filled
-from adapters.sglang.stand_ins import VOCABULARY
-from adapters.sglang.state import Absent, JobState
-from adapters.sglang.wire import pack, unpack
+from ropecheck.adapters.sglang.capabilities import filled
+from ropecheck.adapters.sglang.stand_ins import VOCABULARY
+from ropecheck.adapters.sglang.state import Absent, JobState
+from ropecheck.adapters.sglang.wire import pack, unpack
 
 FAKED = (
     "multimodal processor: its output is the job's table, delta and items; an item has a hash and no pixels",

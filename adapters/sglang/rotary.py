@@ -18,12 +18,12 @@ from typing import Any
 
 import torch
 
-from adapters.protocol import Rotary, Rotated, Tensor
-from adapters.sglang import kernels
-from adapters.sglang.capabilities import taken
-from adapters.sglang.imports import imported
-from adapters.sglang.state import Absent, JobState
-from adapters.sglang.wire import pack, unpack
+from ropecheck.adapters.protocol import Rotary, Rotated, Tensor
+from ropecheck.adapters.sglang import kernels
+from ropecheck.adapters.sglang.capabilities import taken
+from ropecheck.adapters.sglang.imports import imported
+from ropecheck.adapters.sglang.state import Absent, JobState
+from ropecheck.adapters.sglang.wire import pack, unpack
 
 FAKED = ("rotary, cpu: rotary_embedding's _is_cpu is True (else it imports a kernel of vllm that is not used)",)
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.protocol import Open, Turn
-from adapters.sglang.requests import attach_media, received_input, rid
-from adapters.sglang.stand_ins import VOCABULARY, StandIn
-from adapters.sglang.state import Absent, JobState
+from ropecheck.adapters.protocol import Open, Turn
+from ropecheck.adapters.sglang.requests import attach_media, received_input, rid
+from ropecheck.adapters.sglang.stand_ins import VOCABULARY, StandIn
+from ropecheck.adapters.sglang.state import Absent, JobState
 
 FAKED = ("tokenizer: None (or a stand-in with vocab_size where create_req reads it)",)
 

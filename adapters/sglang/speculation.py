@@ -21,11 +21,11 @@ from typing import Any
 
 import torch
 
-from adapters.protocol import Forward, Table
-from adapters.sglang import batches, kernels, trees
-from adapters.sglang.capabilities import filled, taken
-from adapters.sglang.stand_ins import HIDDEN, VOCABULARY, AttentionBackend, StandIn
-from adapters.sglang.state import Absent, JobState
+from ropecheck.adapters.protocol import Forward, Table
+from ropecheck.adapters.sglang import batches, kernels, trees
+from ropecheck.adapters.sglang.capabilities import filled, taken
+from ropecheck.adapters.sglang.stand_ins import HIDDEN, VOCABULARY, AttentionBackend, StandIn
+from ropecheck.adapters.sglang.state import Absent, JobState
 
 FAKED = (
     "drafted tokens, bonus tokens, hidden states: zeros",

@@ -18,10 +18,10 @@ from typing import Any
 
 import msgspec
 
-from adapters.protocol import Cost, Forward, Job, Result, Table, Tables
-from adapters.sglang.capabilities import Engine
-from adapters.sglang.meter import Meter, raised
-from adapters.sglang.wire import pack
+from ropecheck.adapters.protocol import Cost, Forward, Job, Result, Table, Tables
+from ropecheck.adapters.sglang.capabilities import Engine
+from ropecheck.adapters.sglang.meter import Meter, raised
+from ropecheck.adapters.sglang.wire import pack
 
 COMPARATOR = "ROPECHECK_COMPARATOR"
 """In the worker's environment."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from adapters.protocol import Tensor
+from ropecheck.adapters.protocol import Tensor
 
 _NAMES: dict[Any, str] = {}
 

@@ -1,6 +1,6 @@
-"""The worker process: `python -m adapters.sglang.worker --in-fd N --out-fd M [--device cpu|cuda]`.
+"""The worker process: `python -m ropecheck.adapters.sglang.worker --in-fd N --out-fd M [--device cpu|cuda]`.
 
-Speaks `adapters.protocol` over the two inherited file descriptors and nothing over standard output. Ends at a
+Speaks `ropecheck.adapters.protocol` over the two inherited file descriptors and nothing over standard output. Ends at a
 Shutdown, and when its parent closes the pipe.
 
 | spec field | adapter field | engine field |
@@ -23,13 +23,13 @@ from typing import Any, BinaryIO, NoReturn
 
 import msgspec
 
-from adapters import protocol
-from adapters.sglang import absent_packages, boot
+from ropecheck.adapters import protocol
+from ropecheck.adapters.sglang import absent_packages, boot
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve jobs until the pipe closes. Returns the process's exit code."""
-    parser = argparse.ArgumentParser(prog="adapters.sglang.worker")
+    parser = argparse.ArgumentParser(prog="ropecheck.adapters.sglang.worker")
     parser.add_argument("--in-fd", type=int, required=True)
     parser.add_argument("--out-fd", type=int, required=True)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
 def load(device: str) -> Any:
     """Import the engine and find what it has. Raises ImportError."""
     boot.load(device)
-    capabilities = importlib.import_module("adapters.sglang.capabilities")
+    capabilities = importlib.import_module("ropecheck.adapters.sglang.capabilities")
     return capabilities.Engine()
 
 
@@ -61,12 +61,12 @@ def start_again(package: str, *descriptors: int) -> NoReturn:
     for descriptor in descriptors:
         os.set_inheritable(descriptor, True)
     os.environ[absent_packages.VARIABLE] = ",".join([*absent_packages.wanted(), package])
-    os.execv(sys.executable, [sys.executable, "-m", "adapters.sglang.worker", *sys.argv[1:]])
+    os.execv(sys.executable, [sys.executable, "-m", "ropecheck.adapters.sglang.worker", *sys.argv[1:]])
 
 
 def serve(incoming: BinaryIO, outgoing: BinaryIO, engine: Any, device: str) -> None:
     """Say hello, then answer jobs one by one. Returns at a Shutdown or at the end of the stream."""
-    from adapters.sglang import faults, jobs, kernels
+    from ropecheck.adapters.sglang import faults, jobs, kernels
 
     kernels.install(device)
     planted = faults.install(engine)
@@ -95,7 +95,7 @@ def hello(engine: Any, device: str, faked: tuple[str, ...]) -> protocol.Hello:
     import sglang
     import torch
 
-    from adapters.sglang.capabilities import COVERED, NOT_DRIVEN, UNCOVERED
+    from ropecheck.adapters.sglang.capabilities import COVERED, NOT_DRIVEN, UNCOVERED
 
     return protocol.Hello(
         protocol=protocol.PROTOCOL,

@@ -15,8 +15,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from adapters import family_configs, protocol
-from adapters.sglang.imports import imported
+from ropecheck.adapters import family_configs, protocol
+from ropecheck.adapters.sglang.imports import imported
 
 FAKED = ("the multimodal processor: a stand-in with the fields that its constructor takes from the configuration",)
 

@@ -17,7 +17,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from adapters import family_configs, protocol
+from ropecheck.adapters import family_configs, protocol
 
 FAKED = ("the model object: a stand-in with the real configuration and the model class's own methods",)
 

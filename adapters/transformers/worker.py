@@ -1,4 +1,4 @@
-"""The worker process: `python -m adapters.transformers.worker --in-fd N --out-fd M [--device cpu|cuda]`.
+"""The worker process: `python -m ropecheck.adapters.transformers.worker --in-fd N --out-fd M [--device cpu|cuda]`.
 
 Speaks `adapters.protocol` over the two inherited file descriptors. It offers one step, `PromptTable`; every other
 step is answered with NotOffered. Ends at a Shutdown, and when its parent closes the pipe.
@@ -19,12 +19,12 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from adapters import protocol
+from ropecheck.adapters import protocol
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve jobs until the pipe closes. Returns the process's exit code."""
-    parser = argparse.ArgumentParser(prog="adapters.transformers.worker")
+    parser = argparse.ArgumentParser(prog="ropecheck.adapters.transformers.worker")
     parser.add_argument("--in-fd", type=int, required=True)
     parser.add_argument("--out-fd", type=int, required=True)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -62,7 +62,7 @@ def hello(device: str) -> protocol.Hello:
     import torch
     import transformers
 
-    from adapters.transformers.builders import FAKED, found
+    from ropecheck.adapters.transformers.builders import FAKED, found
 
     torch.set_num_threads(1)
     return protocol.Hello(
@@ -83,8 +83,8 @@ def hello(device: str) -> protocol.Hello:
 
 def answer(job: protocol.Job, device: str) -> protocol.Answer:
     """One result per step; an exception ends its step and no other."""
-    from adapters import family_configs
-    from adapters.transformers import builders
+    from ropecheck.adapters import family_configs
+    from ropecheck.adapters.transformers import builders
 
     results: list[protocol.Result] = []
     spent = 0
@@ -114,7 +114,7 @@ def raised(error: Exception) -> protocol.Raised:
     """The exception, with its innermost frame inside transformers (stage "engine") or none (stage "adapter")."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "/transformers/models/" in f.filename]
     message = str(error).splitlines()[0] if str(error) else ""
-    from adapters.transformers.builders import StandIn
+    from ropecheck.adapters.transformers.builders import StandIn
 
     lacking = isinstance(error, AttributeError) and isinstance(error.obj, StandIn)
     if not frames or lacking:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from conformance.adopt import bridge as adopt_bridge
-from conformance.adopt.ledger import Ledger, explained
-from conformance.adopt.types import Adapter, Batch, NotOffered, Request
-from conformance.errors import UsageError
-from conformance.events import Scope
-from conformance.outcome import Outcome
-from conformance.run import phases as all_phases
-from conformance.run.phases import Options
-from conformance.run.subject import Subject
-from conformance.targets.registry import Target
-from reference.operations import Scenario
+from ropecheck.conformance.adopt import bridge as adopt_bridge
+from ropecheck.conformance.adopt.ledger import Ledger, explained
+from ropecheck.conformance.adopt.types import Adapter, Batch, NotOffered, Request
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.judge.outcome import Outcome
+from ropecheck.conformance.run import phases as all_phases
+from ropecheck.conformance.run.events import Scope
+from ropecheck.conformance.run.phases import Options
+from ropecheck.conformance.run.subject import Subject
+from ropecheck.conformance.targets.registry import Target
+from ropecheck.reference.operations import Scenario
 
 __all__ = ["MODES", "Adapter", "Batch", "Ledger", "NotOffered", "Request", "run_conformance", "survey"]
 

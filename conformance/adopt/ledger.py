@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from conformance.outcome import Failure, Outcome, Unrun
-from conformance.report.failure_text import failure_lines
-from conformance.report.render import as_text
-from conformance.report.tally import size_of
-from reference.operations import Scenario
+from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
+from ropecheck.conformance.report.failure_text import failure_lines
+from ropecheck.conformance.report.render import as_text
+from ropecheck.conformance.run.tally import size_of
+from ropecheck.reference.operations import Scenario
 
 SHOWN = 2
 """Findings with their tables; a screen holds no more. The rest is named in a line each."""

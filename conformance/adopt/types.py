@@ -1,4 +1,4 @@
-"""What an in-process adapter is given and may answer; import these names from `conformance.adopt`."""
+"""What an in-process adapter is given and may answer; import these names from `ropecheck.conformance.adopt`."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ def main() -> None:
     """Entry point of the `ropecheck` script."""
     signal.signal(signal.SIGTERM, _terminated)
     try:
-        from conformance.cli.app import execute  # seconds of imports, in which Ctrl-C must not be a traceback
+        from ropecheck.conformance.cli.app import execute  # seconds of imports, in which Ctrl-C must not be a traceback
     except KeyboardInterrupt:
         print("ropecheck: interrupted", file=sys.stderr)
         sys.exit(130)

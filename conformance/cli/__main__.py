@@ -1,5 +1,5 @@
-"""`python -m conformance.cli`."""
+"""`python -m ropecheck.conformance.cli`."""
 
-from conformance.cli import main
+from ropecheck.conformance.cli import main
 
 main()

@@ -11,13 +11,13 @@ from typing import Annotated
 
 import typer
 
-from conformance.cli import bundle as cli_bundle
-from conformance.cli import known as cli_known
-from conformance.cli import look as cli_look
-from conformance.cli import prove as cli_prove
-from conformance.cli import targets as cli_targets
-from conformance.cli import vectors as cli_vectors
-from conformance.cli.options import (
+from ropecheck.conformance.cli import bundle as cli_bundle
+from ropecheck.conformance.cli import known as cli_known
+from ropecheck.conformance.cli import look as cli_look
+from ropecheck.conformance.cli import prove as cli_prove
+from ropecheck.conformance.cli import targets as cli_targets
+from ropecheck.conformance.cli import vectors as cli_vectors
+from ropecheck.conformance.cli.options import (
     KNOWN,
     OUT,
     DeviceOption,
@@ -35,17 +35,17 @@ from conformance.cli.options import (
     target_for,
     workers_for,
 )
-from conformance.errors import GaveUp, UsageError
-from conformance.files import Stored, StoredCase
-from conformance.find import find_scenario
-from conformance.report.terminal import Terminal
-from conformance.run import phases
-from conformance.run.phases import Options, Phase
-from conformance.run.seat import Limits
-from conformance.run.session import Settings
-from conformance.run.session import run as run_session
-from conformance.run.subject import Subject
-from conformance.targets.registry import DEFAULT
+from ropecheck.conformance.errors import GaveUp, UsageError
+from ropecheck.conformance.report.terminal import Terminal
+from ropecheck.conformance.run import phases
+from ropecheck.conformance.run.phases import Options, Phase
+from ropecheck.conformance.run.seat import Limits
+from ropecheck.conformance.run.session import Settings
+from ropecheck.conformance.run.session import run as run_session
+from ropecheck.conformance.run.subject import Subject
+from ropecheck.conformance.store.files import Stored, StoredCase
+from ropecheck.conformance.store.find import find_scenario
+from ropecheck.conformance.targets.registry import DEFAULT
 
 app = typer.Typer(
     name="ropecheck",

@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from conformance.cli.options import console
-from conformance.device import bundle, bundle_runner
-from conformance.errors import GaveUp, UsageError
-from conformance.targets.pip_overlay import ProvisionError
+from ropecheck.conformance.bundle import pack as bundle
+from ropecheck.conformance.bundle import runner as bundle_runner
+from ropecheck.conformance.cli.options import console
+from ropecheck.conformance.errors import GaveUp, UsageError
+from ropecheck.conformance.targets.pip_overlay import ProvisionError
 
 
 def make(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from conformance.families.case import NOT_COVERED, TARGETS, support_table
-from conformance.families.known import Difference, load
+from ropecheck.conformance.families.case import NOT_COVERED, TARGETS, support_table
+from ropecheck.conformance.known.differences import Difference, load
 
 BEGIN, END = "<!-- families:begin -->", "<!-- families:end -->"
 """Between these two lines of README.md stands what `ropecheck list families --markdown` prints."""

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from conformance import known as known_list
-from conformance.cli.options import (
+from ropecheck.conformance.cli.options import (
     KNOWN,
     DeviceOption,
     KnownOption,
@@ -20,15 +19,16 @@ from conformance.cli.options import (
     reports_for,
     target_for,
 )
-from conformance.errors import UsageError
-from conformance.events import Summary
-from conformance.files import read_stored
-from conformance.known import Entry
-from conformance.report.terminal import Terminal
-from conformance.run.seat import Limits
-from conformance.run.session import Settings
-from conformance.run.session import run as run_session
-from conformance.targets.registry import DEFAULT
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.known import failures as known_list
+from ropecheck.conformance.known.failures import Entry
+from ropecheck.conformance.report.terminal import Terminal
+from ropecheck.conformance.run.events import Summary
+from ropecheck.conformance.run.seat import Limits
+from ropecheck.conformance.run.session import Settings
+from ropecheck.conformance.run.session import run as run_session
+from ropecheck.conformance.store.files import read_stored
+from ropecheck.conformance.targets.registry import DEFAULT
 
 app = typer.Typer(help="The list of known failures.", no_args_is_help=True)
 

@@ -11,21 +11,21 @@ from typing import Annotated
 
 import typer
 
-from conformance import known as known_list
-from conformance.cli import families as cli_families
-from conformance.cli.options import KNOWN, DeviceOption, KnownOption, TargetOption, console, target_for
-from conformance.errors import GaveUp, UsageError
-from conformance.families import known as family_known
-from conformance.families.case import NOT_COVERED
-from conformance.plan import Plan
-from conformance.prove.theorems import OUT_OF_REACH, THEOREMS
-from conformance.run import phases
-from conformance.run.pool import Pool
-from conformance.targets import registry as targets
-from conformance.targets.registry import DEFAULT
-from conformance.version import spec_hash, suite_version
-from conformance.versions import newer_than_known
-from spec.rules import Rule, all_rules
+from ropecheck.conformance.cli import families as cli_families
+from ropecheck.conformance.cli.options import KNOWN, DeviceOption, KnownOption, TargetOption, console, target_for
+from ropecheck.conformance.errors import GaveUp, UsageError
+from ropecheck.conformance.families.case import NOT_COVERED
+from ropecheck.conformance.known import differences as family_known
+from ropecheck.conformance.known import failures as known_list
+from ropecheck.conformance.plan.planner import Plan
+from ropecheck.conformance.prove.theorems import OUT_OF_REACH, THEOREMS
+from ropecheck.conformance.run import phases
+from ropecheck.conformance.run.pool import Pool
+from ropecheck.conformance.targets import registry as targets
+from ropecheck.conformance.targets.registry import DEFAULT
+from ropecheck.conformance.version import spec_hash, suite_version
+from ropecheck.conformance.versions import newer_than_known
+from ropecheck.spec.rules import Rule, all_rules
 
 MODES = (
     "extend",
@@ -53,7 +53,7 @@ def list_rules() -> None:
 @list_app.command("modes")
 def list_modes() -> None:
     """Every forward mode."""
-    _table([(mode, _first_line(f"spec.modes.{mode}")) for mode in MODES])
+    _table([(mode, _first_line(f"ropecheck.spec.modes.{mode}")) for mode in MODES])
 
 
 @list_app.command("targets")

@@ -12,15 +12,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from conformance import known as known_list
-from conformance.errors import UsageError
-from conformance.events import Listener
-from conformance.files import REPORTS
-from conformance.report import html_page as report_html
-from conformance.report import json_file as report_json
-from conformance.report import junit as report_junit
-from conformance.targets import registry as targets
-from conformance.targets.registry import Target
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.known import failures as known_list
+from ropecheck.conformance.report import html_page as report_html
+from ropecheck.conformance.report import json_file as report_json
+from ropecheck.conformance.report import junit as report_junit
+from ropecheck.conformance.run.events import Listener
+from ropecheck.conformance.store.files import REPORTS
+from ropecheck.conformance.targets import registry as targets
+from ropecheck.conformance.targets.registry import Target
 
 DEVICES = ("cpu", "cuda")
 

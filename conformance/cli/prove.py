@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from conformance.cli import interrupts
-from conformance.cli.options import console
-from conformance.errors import GaveUp, UsageError
-from conformance.prove.theorems import OUT_OF_REACH, THEOREMS
+from ropecheck.conformance.cli import interrupts
+from ropecheck.conformance.cli.options import console
+from ropecheck.conformance.errors import GaveUp, UsageError
+from ropecheck.conformance.prove.theorems import OUT_OF_REACH, THEOREMS
 
 
 def prove(
@@ -27,8 +27,8 @@ def prove(
 def _prove(chosen: list[str]) -> int:
     if importlib.util.find_spec("z3") is None:
         raise GaveUp("prove needs z3, which is not installed: pip install z3-solver")
-    from conformance.prove.prover import AXES, Prover, z3_version  # not where only `explain` is wanted
-    from conformance.prove.text import counterexample_lines
+    from ropecheck.conformance.prove.prover import AXES, Prover, z3_version  # not where only `explain` is wanted
+    from ropecheck.conformance.prove.text import counterexample_lines
 
     out, prover, started = console(), Prover(), time.monotonic()
     counts = dict.fromkeys(("proved", "refuted", "unanswered", "out of reach"), 0)

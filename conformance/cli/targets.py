@@ -10,16 +10,18 @@ import msgspec
 import typer
 from rich.text import Text
 
-from conformance import mutant_score
-from conformance.cli.options import console, workers_for
-from conformance.errors import GaveUp, UsageError
-from conformance.files import pretty, write_atomic
-from conformance.mutants import MUTANTS
-from conformance.targets import bisect as bisection
-from conformance.targets import history_score, matrix, matrix_render, pip_overlay, provision, provisioned, smoke
-from conformance.targets import registry as targets
-from conformance.targets.pip_overlay import ProvisionError, version_key
-from spec.rules import all_rules
+from ropecheck.conformance.cli.options import console, workers_for
+from ropecheck.conformance.errors import GaveUp, UsageError
+from ropecheck.conformance.matrix import bisect as bisection
+from ropecheck.conformance.matrix import matrix
+from ropecheck.conformance.matrix import render as matrix_render
+from ropecheck.conformance.selftest import history_score, mutant_score
+from ropecheck.conformance.selftest.mutants import MUTANTS
+from ropecheck.conformance.store.files import pretty, write_atomic
+from ropecheck.conformance.targets import pip_overlay, provision, provisioned, smoke
+from ropecheck.conformance.targets import registry as targets
+from ropecheck.conformance.targets.pip_overlay import ProvisionError, version_key
+from ropecheck.spec.rules import all_rules
 
 targets.register_source(provisioned.targets)
 

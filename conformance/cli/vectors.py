@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from conformance.cli.options import console
-from conformance.errors import UsageError
-from conformance.report.failure_text import failure_lines
-from conformance.vectors import grade, store
-from conformance.vectors import types as v
-from conformance.vectors.lint import lint as lint_vectors
+from ropecheck.conformance.cli.options import console
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.report.failure_text import failure_lines
+from ropecheck.conformance.vectors import grade, store
+from ropecheck.conformance.vectors import types as v
+from ropecheck.conformance.vectors.lint import lint as lint_vectors
 
 app = typer.Typer(help="Language-neutral vectors for engines that test themselves.", no_args_is_help=True)
 
@@ -25,9 +25,9 @@ def gen(
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite and remove what differs.")] = False,
 ) -> int:
     """Write the vectors of the chosen scenarios. Vectors that are there already stay as they are."""
-    from conformance.scenarios import chosen
-    from conformance.vectors.choose import choose, uncovered
-    from conformance.vectors.make import candidates
+    from ropecheck.conformance.scenarios.chosen import chosen
+    from ropecheck.conformance.vectors.choose import choose, uncovered
+    from ropecheck.conformance.vectors.make import candidates
 
     pool = candidates(chosen())
     vectors = choose(pool)

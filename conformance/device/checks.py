@@ -1,7 +1,7 @@
 """What no request leads to, or no table shows, checked on one worker: what each forward costs on its device, and
 positions near the int32 limit and empty batches (function level).
 
-    python -m conformance.device.checks --target T --device D --out DIR
+    python -m ropecheck.conformance.device.checks --target T --device D --out DIR
 
 writes DIR/device.json. Exit codes as ropecheck's.
 """
@@ -15,18 +15,18 @@ from pathlib import Path
 
 import msgspec
 
-from adapters import protocol
-from conformance.cli import targets as cli_targets
-from conformance.device.limits import Checked, limit_jobs
-from conformance.errors import UsageError
-from conformance.files import pretty, write_atomic
-from conformance.plan import CostCheck, plan
-from conformance.run.ask import Asked, NoAnswer
-from conformance.scenarios.script import PROMPTS, chain, running, scenario
-from conformance.signature import raised_line
-from conformance.targets.registry import DEFAULT, find
-from reference.operations import Decode, Draft, DraftExtend, MeasureCost, Scenario, Verify
-from spec import cost
+from ropecheck.adapters import protocol
+from ropecheck.conformance.cli import targets as cli_targets
+from ropecheck.conformance.device.limits import Checked, limit_jobs
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.judge.signature import raised_line
+from ropecheck.conformance.plan.planner import CostCheck, plan
+from ropecheck.conformance.run.ask import Asked, NoAnswer
+from ropecheck.conformance.scenarios.chosen.script import PROMPTS, chain, running, scenario
+from ropecheck.conformance.store.files import pretty, write_atomic
+from ropecheck.conformance.targets.registry import DEFAULT, find
+from ropecheck.reference.operations import Decode, Draft, DraftExtend, MeasureCost, Scenario, Verify
+from ropecheck.spec import cost
 
 _REGISTER = cli_targets  # knows the provisioned targets
 
@@ -168,7 +168,7 @@ def run(target: str, device: str, out: Path) -> DeviceReport:
 
 def main(arguments: list[str] | None = None) -> int:
     """Entry point."""
-    parser = argparse.ArgumentParser(prog="conformance.device.checks", description="What tables do not show.")
+    parser = argparse.ArgumentParser(prog="ropecheck.conformance.device.checks", description="What tables do not show.")
     parser.add_argument("--target", default=DEFAULT)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--out", type=Path, required=True)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from adapters import protocol
-from conformance.plan import decoded
-from reference.device_windows import NOTHING, Span, joined, right, tables
-from spec.modes import decode, draft_decode, target_verify
+from ropecheck.adapters import protocol
+from ropecheck.conformance.plan.planner import decoded
+from ropecheck.reference.device_windows import NOTHING, Span, joined, right, tables
+from ropecheck.spec.modes import decode, draft_decode, target_verify
 
 
 class Comparator:

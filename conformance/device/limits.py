@@ -12,14 +12,14 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from adapters import protocol
-from conformance.plan import decoded, plan
-from conformance.run.ask import Asked, NoAnswer
-from conformance.scenarios.script import PROMPTS, running, scenario
-from conformance.signature import raised_line
-from reference.operations import Decode
-from reference.timeline import IntArray
-from spec.modes import target_verify
+from ropecheck.adapters import protocol
+from ropecheck.conformance.judge.signature import raised_line
+from ropecheck.conformance.plan.planner import decoded, plan
+from ropecheck.conformance.run.ask import Asked, NoAnswer
+from ropecheck.conformance.scenarios.chosen.script import PROMPTS, running, scenario
+from ropecheck.reference.operations import Decode
+from ropecheck.reference.timeline import IntArray
+from ropecheck.spec.modes import target_verify
 
 LIMIT = 2**31
 """Lengths are int32 inside the engines: an index is at most LIMIT - 1."""

@@ -1,7 +1,7 @@
 """What the runs of several targets on one host come to: summary.md, costs.md and summary.json from their report.json
 and device.json.
 
-    python -m conformance.device.report DIR
+    python -m ropecheck.conformance.device.report DIR
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from conformance.device.checks import DeviceReport
-from conformance.files import pretty, write_atomic
-from conformance.report.json_file import Report
+from ropecheck.conformance.device.checks import DeviceReport
+from ropecheck.conformance.report.json_file import Report
+from ropecheck.conformance.store.files import pretty, write_atomic
 
 KERNELS = ("triton ", "clamp_position_cuda", "sgl_build_tree", "build_tree_kernel_efficient", "sgl_kernel")
 """Parts of the names that are kernels; the rest are the callers that chose them."""

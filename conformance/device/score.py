@@ -1,6 +1,6 @@
 """Faults planted in a target's GPU paths: each must make the chosen scenarios fail. Writes DIR/faults.json.
 
-python -m conformance.device.score --target T --device D --out DIR
+python -m ropecheck.conformance.device.score --target T --device D --out DIR
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from conformance.device.checks import DeviceReport
-from conformance.errors import UsageError
-from conformance.files import pretty, write_atomic
-from conformance.report.json_file import Report
-from conformance.targets.registry import DEFAULT, find
+from ropecheck.conformance.device.checks import DeviceReport
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.report.json_file import Report
+from ropecheck.conformance.store.files import pretty, write_atomic
+from ropecheck.conformance.targets.registry import DEFAULT, find
 
 VARIABLE = "ROPECHECK_FAULT"
 
@@ -37,7 +37,7 @@ FAULTS = {
 """Fault of the adapter's worker -> what the rule that it breaks must begin with."""
 
 FUNCTION_LEVEL = ("ignored_stride",)
-"""No request leads to these: `conformance.device.checks` must see them."""
+"""No request leads to these: `ropecheck.conformance.device.checks` must see them."""
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ def score(fault: str, target: str, device: str, out: Path, workers: int) -> Scor
     folder = out / f"fault-{fault}"
     if fault in FUNCTION_LEVEL:
         return by_checks(fault, target, device, folder)
-    command = [sys.executable, "-m", "conformance.cli", "run", "--target", target, "--device", device]
+    command = [sys.executable, "-m", "ropecheck.conformance.cli", "run", "--target", target, "--device", device]
     command += ["--phase", "chosen", "--out", str(folder), "--workers", str(workers), "--time-limit", "60"]
     report = folder / "report.json"
     report.unlink(missing_ok=True)  # an earlier run's must not pass for this one's
@@ -88,7 +88,7 @@ def score(fault: str, target: str, device: str, out: Path, workers: int) -> Scor
 
 def by_checks(fault: str, target: str, device: str, folder: Path) -> Score:
     """Run the checks at function level with the fault planted."""
-    command = [sys.executable, "-m", "conformance.device.checks", "--target", target, "--device", device]
+    command = [sys.executable, "-m", "ropecheck.conformance.device.checks", "--target", target, "--device", device]
     file = folder / "device.json"
     file.unlink(missing_ok=True)
     done = planted(fault, [*command, "--out", str(folder)])
@@ -128,7 +128,9 @@ def at_least_one(text: str) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Entry point: 0 when every fault is caught, 1 when one is not."""
-    parser = argparse.ArgumentParser(prog="conformance.device.score", description="Planted faults on a device.")
+    parser = argparse.ArgumentParser(
+        prog="ropecheck.conformance.device.score", description="Planted faults on a device."
+    )
     parser.add_argument("--target", default=DEFAULT)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--out", type=Path, required=True)

@@ -8,12 +8,12 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from adapters.protocol import Item, PromptTable
-from conformance.families.layout import CONFIG, OMNI, PAD, Laid, Segment, lay_out
-from reference.blocks import Table
-from reference.prompt_tables import delta, prompt_table
-from spec.families import FAMILIES
-from spec.families.glm_image import written_history
+from ropecheck.adapters.protocol import Item, PromptTable
+from ropecheck.conformance.families.layout import CONFIG, OMNI, PAD, Laid, Segment, lay_out
+from ropecheck.reference.blocks import Table
+from ropecheck.reference.prompt_tables import delta, prompt_table
+from ropecheck.spec.families import FAMILIES
+from ropecheck.spec.families.glm_image import written_history
 
 TARGETS = ("sglang", "transformers")
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from conformance.families.case import Case
-from conformance.families.layout import GLM, OMNI, Grid, Segment
-from spec.families import FAMILIES
+from ropecheck.conformance.families.case import Case
+from ropecheck.conformance.families.layout import GLM, OMNI, Grid, Segment
+from ropecheck.spec.families import FAMILIES
 
 INTERVALS = (0.5, 1.0, 1.5, 4.0, 0.375, 2.25)
 WHOLE_INTERVALS = (1.0, 2.0, 3.0, 4.0)

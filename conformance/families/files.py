@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from conformance.families.case import Case, expected, step
-from conformance.families.layout import Segment
-from spec.families import FAMILIES
-from spec.history import OutOfDomain
-from spec.rules import all_rules
+from ropecheck.conformance.families.case import Case, expected, step
+from ropecheck.conformance.families.layout import Segment
+from ropecheck.spec.families import FAMILIES
+from ropecheck.spec.history import OutOfDomain
+from ropecheck.spec.rules import all_rules
 
 BUILDERS = ("rope_index", "processor", "offsets")
 TORN = ("", "grid missing", "grid left over", "grid undivided", "run cut short", "intervals missing")

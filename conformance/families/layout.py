@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from spec.families import FAMILIES
-from spec.families.glm_image import GLM_IMAGE
-from spec.families.omni import video_with_audio
-from spec.families.qwen2_5_omni import QWEN2_5_OMNI, Qwen2_5Omni
-from spec.families.qwen3_omni import QWEN3_OMNI, Qwen3Omni
-from spec.history import History, OutOfDomain, Run, image, run_length, text, video
+from ropecheck.spec.families import FAMILIES
+from ropecheck.spec.families.glm_image import GLM_IMAGE
+from ropecheck.spec.families.omni import video_with_audio
+from ropecheck.spec.families.qwen2_5_omni import QWEN2_5_OMNI, Qwen2_5Omni
+from ropecheck.spec.families.qwen3_omni import QWEN3_OMNI, Qwen3Omni
+from ropecheck.spec.history import History, OutOfDomain, Run, image, run_length, text, video
 
 Grid = tuple[int, int, int]
 

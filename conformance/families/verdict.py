@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from adapters import protocol
-from conformance.families.case import Case, Expected, expected
-from conformance.outcome import Difference, Failure, Outcome, TableView, Unrun
-from reference.blocks import Table
-from spec.families import FAMILIES
+from ropecheck.adapters import protocol
+from ropecheck.conformance.families.case import Case, Expected, expected
+from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, TableView, Unrun
+from ropecheck.reference.blocks import Table
+from ropecheck.spec.families import FAMILIES
 
 AXES = ("t", "h", "w")
 FOUR_AXES = ("index", "w", "h", "image")

@@ -9,16 +9,16 @@ from typing import Any
 
 import z3
 
-from conformance.prove import loops, rows
-from conformance.prove.builtins import in_the_specification
-from conformance.prove.explorer import Explorer, Unanswered
-from conformance.prove.numbers import Number, Truth, enter, leave, term_of
-from conformance.prove.path import Placed, Term, contents, simplify
-from conformance.prove.sequences import Block, Seq, blocks_of, up_to
-from conformance.prove.statement import Broken, Difference
-from spec.history import Family, Run
-from spec.modes import target_verify
-from spec.modes.cells import Cell
+from ropecheck.conformance.prove import loops, rows
+from ropecheck.conformance.prove.builtins import in_the_specification
+from ropecheck.conformance.prove.explorer import Explorer, Unanswered
+from ropecheck.conformance.prove.numbers import Number, Truth, enter, leave, term_of
+from ropecheck.conformance.prove.path import Placed, Term, contents, simplify
+from ropecheck.conformance.prove.sequences import Block, Seq, blocks_of, up_to
+from ropecheck.conformance.prove.statement import Broken, Difference
+from ropecheck.spec.history import Family, Run
+from ropecheck.spec.modes import target_verify
+from ropecheck.spec.modes.cells import Cell
 
 
 class AnyFamily:

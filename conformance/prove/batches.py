@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from conformance.prove.plain import Plain
-from conformance.prove.routes import BATCHES, request
-from spec.history import Column
+from ropecheck.conformance.prove.plain import Plain
+from ropecheck.conformance.prove.routes import BATCHES, request
+from ropecheck.spec.history import Column
 
 REQUESTS = 8
 """Of the largest batch."""

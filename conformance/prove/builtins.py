@@ -11,10 +11,10 @@ from typing import Any
 
 import z3
 
-from conformance.prove.explorer import Unanswered
-from conformance.prove.numbers import Number, explorer, term_of
-from conformance.prove.path import simplify
-from conformance.prove.sequences import Seq, gathered, up_to
+from ropecheck.conformance.prove.explorer import Unanswered
+from ropecheck.conformance.prove.numbers import Number, explorer, term_of
+from ropecheck.conformance.prove.path import simplify
+from ropecheck.conformance.prove.sequences import Seq, gathered, up_to
 
 
 def _len(values: Any) -> Any:
@@ -104,7 +104,7 @@ def in_the_specification() -> Iterator[None]:
 
     Raises Unanswered where a module has something of its own by such a name.
     """
-    spaces = [vars(module) for name, module in sys.modules.items() if name.startswith("spec.")]
+    spaces = [vars(module) for name, module in sys.modules.items() if name.startswith("ropecheck.spec.")]
     if own := {name for space in spaces for name in (*REPLACED, "zip") if name in space}:
         raise Unanswered(f"the specification has its own {', '.join(sorted(own))}")
     for space in spaces:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from conformance.prove.routes import request
-from conformance.prove.statement import Theorem, World
-from spec.history import Column, TokenIndex, ideal_column
-from spec.modes import (
+from ropecheck.conformance.prove.routes import request
+from ropecheck.conformance.prove.statement import Theorem, World
+from ropecheck.spec.history import Column, TokenIndex, ideal_column
+from ropecheck.spec.modes import (
     decode,
     draft_decode,
     draft_extend_v2,
@@ -20,7 +20,7 @@ from spec.modes import (
     split_prefill,
     target_verify,
 )
-from spec.modes.cells import Place
+from ropecheck.spec.modes.cells import Place
 
 Placing = Callable[[Place, TokenIndex], Column]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import z3
 
-from conformance.prove.path import Path, Peak, Term, contents, simplify
+from ropecheck.conformance.prove.path import Path, Peak, Term, contents, simplify
 
 QUERY_MILLISECONDS = 10_000
 """Per query; then z3 answers unknown."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import product
 
-from conformance.prove import batches
-from conformance.prove.routes import BATCHES, Batch, Cells, committed, decodes, of, request, verify, window
-from conformance.prove.statement import Size, Theorem, World
-from spec import laws
-from spec.modes import (
+from ropecheck.conformance.prove import batches
+from ropecheck.conformance.prove.routes import BATCHES, Batch, Cells, committed, decodes, of, request, verify, window
+from ropecheck.conformance.prove.statement import Size, Theorem, World
+from ropecheck.spec import laws
+from ropecheck.spec.modes import (
     decode,
     draft_decode,
     draft_extend_v2,
@@ -23,8 +23,8 @@ from spec.modes import (
     split_prefill,
     target_verify,
 )
-from spec.modes.cells import PADDING_VALUE, Cell
-from spec.modes.extend import Window
+from ropecheck.spec.modes.cells import PADDING_VALUE, Cell
+from ropecheck.spec.modes.extend import Window
 
 
 def chunked(w: World) -> None:

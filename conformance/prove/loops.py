@@ -15,7 +15,7 @@ from functools import cache
 from types import CodeType, FrameType
 from typing import Any
 
-from conformance.prove.explorer import Unanswered
+from ropecheck.conformance.prove.explorer import Unanswered
 
 _ADDS = ("append", "extend")
 
@@ -26,7 +26,7 @@ def check_caller() -> FrameType | None:
     Raises Unanswered when that loop carries something from element to element.
     """
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and not frame.f_globals.get("__name__", "").startswith("spec."):
+    while frame is not None and not frame.f_globals.get("__name__", "").startswith("ropecheck.spec."):
         frame = frame.f_back
     return frame if frame is not None and _check_line(frame.f_code, frame.f_lineno) else None
 

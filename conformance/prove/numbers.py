@@ -10,8 +10,8 @@ from typing import Any
 
 import z3
 
-from conformance.prove.explorer import Explorer, Unanswered
-from conformance.prove.path import Term, simplify
+from ropecheck.conformance.prove.explorer import Explorer, Unanswered
+from ropecheck.conformance.prove.path import Term, simplify
 
 _exploring: list[Explorer] = []
 
@@ -72,7 +72,7 @@ class Number:
 
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, (tuple, list)):
-            from conformance.prove.sequences import repeated
+            from ropecheck.conformance.prove.sequences import repeated
 
             return repeated(other, self)
         if isinstance(other, Number) and not z3.is_int_value(self.term) and not z3.is_int_value(other.term):

@@ -8,10 +8,10 @@ from typing import Any
 
 import z3
 
-from conformance.prove.anywhere import Anywhere, running
-from conformance.prove.explorer import Abandoned, Explorer, Unanswered
-from conformance.prove.plain import NotHere, Plain, Tables
-from conformance.prove.statement import Broken, Difference, Theorem, World
+from ropecheck.conformance.prove.anywhere import Anywhere, running
+from ropecheck.conformance.prove.explorer import Abandoned, Explorer, Unanswered
+from ropecheck.conformance.prove.plain import NotHere, Plain, Tables
+from ropecheck.conformance.prove.statement import Broken, Difference, Theorem, World
 
 AXES = (3, 4)
 """Rows of the tables that the statements run with: HunYuan-VL has four."""

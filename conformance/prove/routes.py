@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
-from conformance.prove.statement import Size, World
-from spec.history import prompt_table, text
-from spec.modes import (
+from ropecheck.conformance.prove.statement import Size, World
+from ropecheck.spec.history import prompt_table, text
+from ropecheck.spec.modes import (
     decode,
     draft_decode,
     draft_extend_v2,
@@ -18,8 +18,8 @@ from spec.modes import (
     split_prefill,
     target_verify,
 )
-from spec.modes.cells import Cell, Place
-from spec.modes.extend import Window
+from ropecheck.spec.modes.cells import Cell, Place
+from ropecheck.spec.modes.extend import Window
 
 Cells = tuple[Cell, ...]
 

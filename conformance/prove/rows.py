@@ -20,9 +20,9 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
-from conformance.prove.explorer import Unanswered
-from conformance.prove.loops import definition, statements_of
-from spec.modes.cells import Cell
+from ropecheck.conformance.prove.explorer import Unanswered
+from ropecheck.conformance.prove.loops import definition, statements_of
+from ropecheck.spec.modes.cells import Cell
 
 Function = Callable[..., Any]
 
@@ -103,7 +103,7 @@ def _labels(call: ast.Call, row: str, space: dict[str, Any], seen: tuple[Functio
     called = _resolved(call.func, space)
     if called is Cell:
         return {value for name, value in named if name == "request"}
-    if not isinstance(called, FunctionType) or not called.__module__.startswith("spec.") or called in seen:
+    if not isinstance(called, FunctionType) or not called.__module__.startswith("ropecheck.spec.") or called in seen:
         return set()
     made = definition(called)
     names = [one.arg for one in (*made.args.posonlyargs, *made.args.args)]

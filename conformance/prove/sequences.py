@@ -9,10 +9,10 @@ from typing import Any
 
 import z3
 
-from conformance.prove import loops
-from conformance.prove.explorer import Unanswered
-from conformance.prove.numbers import Number, explorer, term_of
-from conformance.prove.path import Term
+from ropecheck.conformance.prove import loops
+from ropecheck.conformance.prove.explorer import Unanswered
+from ropecheck.conformance.prove.numbers import Number, explorer, term_of
+from ropecheck.conformance.prove.path import Term
 
 
 class Block:

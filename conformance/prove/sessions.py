@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from conformance.prove.routes import Cells, decodes
-from conformance.prove.statement import Size, Theorem, World
-from spec import laws, retraction, session
-from spec.families import FAMILIES
-from spec.families.declaration import block, ramp
-from spec.families.omni import audio, video_with_audio
-from spec.history import (
+from ropecheck.conformance.prove.routes import Cells, decodes
+from ropecheck.conformance.prove.statement import Size, Theorem, World
+from ropecheck.spec import laws, retraction, session
+from ropecheck.spec.families import FAMILIES
+from ropecheck.spec.families.declaration import block, ramp
+from ropecheck.spec.families.omni import audio, video_with_audio
+from ropecheck.spec.history import (
     Column,
     History,
     OutOfDomain,
@@ -30,10 +30,10 @@ from spec.history import (
     text,
     video,
 )
-from spec.modes import extend
-from spec.modes.cells import Place
-from spec.modes.extend import Window
-from spec.session import Saved
+from ropecheck.spec.modes import extend
+from ropecheck.spec.modes.cells import Place
+from ropecheck.spec.modes.extend import Window
+from ropecheck.spec.session import Saved
 
 
 def history(w: World, name: str, moves: bool = False) -> tuple[History, Size, bool]:

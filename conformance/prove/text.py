@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.prove.prover import Counterexample
+from ropecheck.conformance.prove.prover import Counterexample
 
 
 def counterexample_lines(found: Counterexample) -> Iterator[str]:

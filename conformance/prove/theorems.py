@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from conformance.prove import columns, laws, sessions
+from ropecheck.conformance.prove import columns, laws, sessions
 
 THEOREMS = MappingProxyType(
     {theorem.rule: theorem for theorem in (*laws.THEOREMS, *sessions.THEOREMS, *columns.THEOREMS)}

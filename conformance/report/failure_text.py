@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from conformance.outcome import Failure
-from conformance.report.render import shorter
-from conformance.report.side_by_side import side_by_side
+from ropecheck.conformance.judge.outcome import Failure
+from ropecheck.conformance.report.render import shorter
+from ropecheck.conformance.report.side_by_side import side_by_side
 
 
 def failure_lines(failure: Failure) -> list[Text]:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from rich.text import Text
 
-from conformance.events import Event, RunEnded, Summary
-from conformance.files import write_atomic
-from conformance.report.json_file import all_warnings
-from conformance.report.render import finding_lines
-from conformance.report.terminal import header_lines, total_lines
+from ropecheck.conformance.report.json_file import all_warnings
+from ropecheck.conformance.report.render import finding_lines
+from ropecheck.conformance.report.terminal import header_lines, total_lines
+from ropecheck.conformance.run.events import Event, RunEnded, Summary
+from ropecheck.conformance.store.files import write_atomic
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em; }

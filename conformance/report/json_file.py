@@ -1,6 +1,6 @@
 """report.json: what other tools read. The structs are the schema; data/report.schema.json is written from them:
 
-python -m conformance.report.json_file > conformance/data/report.schema.json
+python -m ropecheck.conformance.report.json_file > conformance/data/report.schema.json
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from conformance.events import Event, Finding, RunEnded, Summary
-from conformance.files import pretty, write_atomic
+from ropecheck.conformance.run.events import Event, Finding, RunEnded, Summary
+from ropecheck.conformance.store.files import pretty, write_atomic
 
 SCHEMA: Literal[3] = 3
 """Raised with every change that a reader could notice."""

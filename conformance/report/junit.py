@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
-from conformance.events import Event, Finding, RunEnded, Summary
-from conformance.files import write_atomic
-from conformance.report.render import as_text, finding_lines, replay_command
-from spec.rules import all_rules
+from ropecheck.conformance.report.render import as_text, finding_lines, replay_command
+from ropecheck.conformance.run.events import Event, Finding, RunEnded, Summary
+from ropecheck.conformance.store.files import write_atomic
+from ropecheck.spec.rules import all_rules
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 from rich.text import Text
 
-from conformance.events import Finding, Header
-from conformance.families.case import Case
-from conformance.families.files import described
-from conformance.report.side_by_side import side_by_side
+from ropecheck.conformance.families.case import Case
+from ropecheck.conformance.families.files import described
+from ropecheck.conformance.report.side_by_side import side_by_side
+from ropecheck.conformance.run.events import Finding, Header
 
 _LONGEST = 400
 """Characters of a message that are shown; the stored file has all of it."""

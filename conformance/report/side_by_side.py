@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from conformance.outcome import TableView
+from ropecheck.conformance.judge.outcome import TableView
 
 AXES = ("t", "h", "w", "x")
 COLUMNS = 8

@@ -9,9 +9,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from conformance.events import Event, Header, PhaseStarted, RunEnded, RunStarted, ScenarioDone, Summary, Warned
-from conformance.known import Known
-from conformance.report.render import finding_lines, replay_command, shorter
+from ropecheck.conformance.known.failures import Known
+from ropecheck.conformance.report.render import finding_lines, replay_command, shorter
+from ropecheck.conformance.run.events import (
+    Event,
+    Header,
+    PhaseStarted,
+    RunEnded,
+    RunStarted,
+    ScenarioDone,
+    Summary,
+    Warned,
+)
 
 _EVERY = 5.0
 """Seconds between two plain lines."""

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from adapters import protocol
-from conformance.run.client import Process
-from conformance.run.seat import poisoned
-from conformance.targets.registry import Target
+from ropecheck.adapters import protocol
+from ropecheck.conformance.run.client import Process
+from ropecheck.conformance.run.seat import poisoned
+from ropecheck.conformance.targets.registry import Target
 
 
 class NoAnswer(Exception):

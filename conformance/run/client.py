@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from adapters import protocol
-from conformance.targets.registry import Target
+from ropecheck.adapters import protocol
+from ropecheck.conformance.targets.registry import Target
 
 _F_SETPIPE_SZ = 1031
 _PIPE_BYTES = 1 << 20

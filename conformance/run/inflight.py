@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from conformance.run.subject import Subject
+from ropecheck.conformance.run.subject import Subject
 
 _START_BYTES = 1 << 14
 

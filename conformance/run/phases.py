@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from conformance.errors import UsageError, meant
-from conformance.events import Scope
-from conformance.outcome import Outcome
-from conformance.run.subject import Subject
-from conformance.targets.registry import Target
-from conformance.version import spec_hash
-from reference.operations import Scenario
+from ropecheck.conformance.errors import UsageError, meant
+from ropecheck.conformance.judge.outcome import Outcome
+from ropecheck.conformance.run.events import Scope
+from ropecheck.conformance.run.subject import Subject
+from ropecheck.conformance.targets.registry import Target
+from ropecheck.conformance.version import spec_hash
+from ropecheck.reference.operations import Scenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +73,14 @@ class Phase:
 
 
 def _chosen(driver: Driver) -> None:
-    from conformance.scenarios import chosen
+    from ropecheck.conformance.scenarios.chosen import chosen
 
     scenarios = chosen()
     driver.check_all(scenarios, total=len(scenarios))
 
 
 def _exhaustive(driver: Driver) -> None:
-    from conformance.enumerate import DEFAULT_BOUND, certificate, count, sweep
+    from ropecheck.conformance.scenarios.exhaustive import DEFAULT_BOUND, certificate, count, sweep
 
     bound = driver.options.bound or DEFAULT_BOUND
     total = count(bound)
@@ -103,7 +103,7 @@ def _exhaustive(driver: Driver) -> None:
 
 
 def _known_bound(options: Options) -> None:
-    from conformance.enumerate import scopes
+    from ropecheck.conformance.scenarios.exhaustive import scopes
 
     scopes(options.bound)
 
@@ -114,20 +114,20 @@ STATEFUL_COUNT = 60
 
 
 def _laws(driver: Driver) -> None:
-    from conformance.scenarios.laws import scenarios
+    from ropecheck.conformance.scenarios.chosen.laws import scenarios
 
     found = scenarios()
     driver.check_all(found, total=len(found))
 
 
 def _hypothesis(driver: Driver) -> None:
-    from conformance.generate import random_scenarios
+    from ropecheck.conformance.scenarios.random import random_scenarios
 
     driver.check_all(random_scenarios(driver.options.seed, RANDOM_COUNT))
 
 
 def _stateful(driver: Driver) -> None:
-    from conformance.generate import stateful_scenarios
+    from ropecheck.conformance.scenarios.random import stateful_scenarios
 
     driver.check_all(stateful_scenarios(driver.options.seed, STATEFUL_COUNT))
 
@@ -137,14 +137,14 @@ FAMILY_COUNT = 40
 
 
 def _families(driver: Driver) -> None:
-    from conformance.families.cases import all_cases
+    from ropecheck.conformance.families.cases import all_cases
 
     cases = list({case.id: case for case in all_cases(driver.engine, driver.options.seed, FAMILY_COUNT)}.values())
     driver.check_all(cases, total=len(cases))
 
 
 def _sizes(driver: Driver) -> None:
-    from conformance.scenarios import sizes
+    from ropecheck.conformance.scenarios.chosen import sizes
 
     scenarios = sizes.scenarios()
     driver.check_all(scenarios, total=len(scenarios))
@@ -152,7 +152,7 @@ def _sizes(driver: Driver) -> None:
 
 def _fuzz(driver: Driver) -> None:
     """Both generators in turn, seed after seed, until the time is up or something new is found."""
-    from conformance.generate import random_scenarios, stateful_scenarios
+    from ropecheck.conformance.scenarios.random import random_scenarios, stateful_scenarios
 
     deadline = time.monotonic() + driver.options.max_time
 

@@ -15,15 +15,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Generic
 
-from adapters import protocol
-from conformance.errors import GaveUp
-from conformance.outcome import Unrun
-from conformance.run.client import Process
-from conformance.run.inflight import Slot
-from conformance.run.seat import Limits, P, Seat, Ticket, Unacceptable, WrongProtocol, answer_of, hello_of, poisoned
-from conformance.targets.registry import Target
+from ropecheck.adapters import protocol
+from ropecheck.conformance.errors import GaveUp
+from ropecheck.conformance.judge.outcome import Unrun
+from ropecheck.conformance.run.client import Process
+from ropecheck.conformance.run.inflight import Slot
+from ropecheck.conformance.run.seat import (
+    Limits,
+    P,
+    Seat,
+    Ticket,
+    Unacceptable,
+    WrongProtocol,
+    answer_of,
+    hello_of,
+    poisoned,
+)
+from ropecheck.conformance.targets.registry import Target
 
-COMPARE_BY, COMPARATOR = "ROPECHECK_COMPARATOR", "conformance.device.compare:Comparator"
+COMPARE_BY, COMPARATOR = "ROPECHECK_COMPARATOR", "ropecheck.conformance.device.compare:Comparator"
 """How a worker on a device is told which class compares tables there."""
 
 

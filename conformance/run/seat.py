@@ -8,10 +8,10 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from adapters import protocol
-from conformance.run.client import Process
-from conformance.run.inflight import Slot
-from conformance.run.subject import Subject
+from ropecheck.adapters import protocol
+from ropecheck.conformance.run.client import Process
+from ropecheck.conformance.run.inflight import Slot
+from ropecheck.conformance.run.subject import Subject
 
 
 class Planned(Protocol):

@@ -11,10 +11,16 @@ from pathlib import Path
 
 import msgspec
 
-from adapters import protocol
-from conformance import known as known_list
-from conformance.errors import GaveUp, UsageError
-from conformance.events import (
+from ropecheck.adapters import protocol
+from ropecheck.conformance.errors import GaveUp, UsageError
+from ropecheck.conformance.families.case import Case
+from ropecheck.conformance.families.verdict import judge as judge_case
+from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
+from ropecheck.conformance.judge.verdict import judge
+from ropecheck.conformance.known import differences as family_known
+from ropecheck.conformance.known import failures as known_list
+from ropecheck.conformance.plan.planner import Plan, plan
+from ropecheck.conformance.run.events import (
     Event,
     Header,
     Listener,
@@ -26,24 +32,18 @@ from conformance.events import (
     Summary,
     Warned,
 )
-from conformance.families import known as family_known
-from conformance.families.case import Case
-from conformance.families.verdict import judge as judge_case
-from conformance.files import claimed, clear_failures, clear_reports
-from conformance.generate.shrink import shrink
-from conformance.outcome import Failure, Outcome, Unrun
-from conformance.plan import Plan, plan
-from conformance.report.notices import after_run, before_run, not_offered
-from conformance.report.tally import Tally
-from conformance.run.phases import Options, Phase
-from conformance.run.pool import Pool
-from conformance.run.seat import Limits
-from conformance.run.subject import CasePlan, Subject, plan_case
-from conformance.targets.registry import Target
-from conformance.verdict import judge
-from conformance.version import spec_hash, suite_version
-from reference.operations import Scenario
-from spec.history import OutOfDomain
+from ropecheck.conformance.run.notices import after_run, before_run, not_offered
+from ropecheck.conformance.run.phases import Options, Phase
+from ropecheck.conformance.run.pool import Pool
+from ropecheck.conformance.run.seat import Limits
+from ropecheck.conformance.run.subject import CasePlan, Subject, plan_case
+from ropecheck.conformance.run.tally import Tally
+from ropecheck.conformance.scenarios.random.shrink import shrink
+from ropecheck.conformance.store.files import claimed, clear_failures, clear_reports
+from ropecheck.conformance.targets.registry import Target
+from ropecheck.conformance.version import spec_hash, suite_version
+from ropecheck.reference.operations import Scenario
+from ropecheck.spec.history import OutOfDomain
 
 SHRINK_ONE = 10.0
 """Seconds after which one finding's witness is small enough."""

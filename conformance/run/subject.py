@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from adapters import protocol
-from conformance.families.case import Case, step
-from reference.operations import Scenario
+from ropecheck.adapters import protocol
+from ropecheck.conformance.families.case import Case, step
+from ropecheck.reference.operations import Scenario
 
 Subject = Scenario | Case
 

@@ -20,10 +20,18 @@ from pathlib import Path
 
 import msgspec
 
-from conformance.targets import pip_overlay
-from conformance.targets.pip_overlay import ProvisionError
-from conformance.targets.provisioned import RECORD, Record, folder_of, python_tag, read_record, records, targets_folder
-from conformance.versions import is_version
+from ropecheck.conformance.targets import pip_overlay
+from ropecheck.conformance.targets.pip_overlay import ProvisionError
+from ropecheck.conformance.targets.provisioned import (
+    RECORD,
+    Record,
+    folder_of,
+    python_tag,
+    read_record,
+    records,
+    targets_folder,
+)
+from ropecheck.conformance.versions import is_version
 
 RELEASE = re.compile(r"sglang==([0-9][A-Za-z0-9.+]*)")
 

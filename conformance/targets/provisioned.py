@@ -10,11 +10,12 @@ from pathlib import Path
 import msgspec
 from packaging.version import Version
 
-from conformance.targets import pip_overlay
-from conformance.targets.pip_overlay import ProvisionError, version_key
-from conformance.targets.registry import Target
+import ropecheck
+from ropecheck.conformance.targets import pip_overlay
+from ropecheck.conformance.targets.pip_overlay import ProvisionError, version_key
+from ropecheck.conformance.targets.registry import Target
 
-WORKER = ("-m", "adapters.sglang.worker")
+WORKER = ("-m", "ropecheck.adapters.sglang.worker")
 RECORD = "target.json"
 
 
@@ -88,7 +89,7 @@ def target_of(record: Record) -> Target:
     """How the worker of a provisioned target is started."""
     first = [str(folder_of(record.name) / path) for path in record.paths]
     # A foreign Python does not have this project installed; the running one might, but from elsewhere.
-    project = str(Path(__file__).resolve().parents[2])
+    project = str(Path(ropecheck.__file__).parents[1])
     path = [*first, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), project]
     note = {"release": "release", "checkout": "source checkout", "environment": f"Python {record.python}"}
     return Target(

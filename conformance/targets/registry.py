@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from conformance.errors import UsageError, meant
+from ropecheck.conformance.errors import UsageError, meant
 
 DEFAULT = "sglang"
 """The target of a run that names none."""
@@ -41,19 +41,19 @@ def builtin() -> tuple[Target, ...]:
     return (
         Target(
             name="reference",
-            argv=(sys.executable, "-m", "conformance.reference_worker"),
+            argv=(sys.executable, "-m", "ropecheck.conformance.selftest.reference_worker"),
             offers=("forwards",),
             note="the reference model behind the worker protocol; agrees with itself by construction",
         ),
         Target(
             name="sglang",
-            argv=(sys.executable, "-m", "adapters.sglang.worker"),
+            argv=(sys.executable, "-m", "ropecheck.adapters.sglang.worker"),
             devices=("cpu", "cuda"),
             note="the SGLang installed in this Python",
         ),
         Target(
             name="transformers",
-            argv=(sys.executable, "-m", "adapters.transformers.worker"),
+            argv=(sys.executable, "-m", "ropecheck.adapters.transformers.worker"),
             offers=("prompt_tables",),
             note="the prompt-table builders of the Hugging Face transformers installed in this Python",
         ),

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from adapters import protocol
-from adapters.protocol import Answer, Forward, Hello, Item, Job, Media, Submit, Tables, Tensor
-from conformance.run.client import Process
-from conformance.targets.registry import Target
+from ropecheck.adapters import protocol
+from ropecheck.adapters.protocol import Answer, Forward, Hello, Item, Job, Media, Submit, Tables, Tensor
+from ropecheck.conformance.run.client import Process
+from ropecheck.conformance.targets.registry import Target
 
 HELLO_SECONDS = 240.0
 """An engine's imports take 10 s to a minute, and minutes on a machine that does other work."""

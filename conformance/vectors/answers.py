@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from conformance.vectors import types as v
-from conformance.vectors.derive import Derived
+from ropecheck.conformance.vectors import types as v
+from ropecheck.conformance.vectors.derive import Derived
 
 _STEP = re.compile(r"step [1-9][0-9]*")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from conformance.vectors import types as v
-from conformance.vectors.make import Candidate
+from ropecheck.conformance.vectors import types as v
+from ropecheck.conformance.vectors.make import Candidate
 
 LARGEST = 16_000
 """Bytes, without white space. A larger vector shows nothing that a smaller one does not."""

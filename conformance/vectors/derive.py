@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from conformance.vectors import types as v
-from conformance.vectors.derive_prompt import delta_beside, rules_of
-from conformance.vectors.derive_session import TurnSeen, turns_of
-from conformance.vectors.runs import columns_of, history_of, media_spans
-from spec import retraction
-from spec.families import family as find_family
-from spec.history import OutOfDomain, delta_of, length, prompt_table
-from spec.modes import (
+from ropecheck.conformance.vectors import types as v
+from ropecheck.conformance.vectors.derive_prompt import delta_beside, rules_of
+from ropecheck.conformance.vectors.derive_session import TurnSeen, turns_of
+from ropecheck.conformance.vectors.runs import columns_of, history_of, media_spans
+from ropecheck.spec import retraction
+from ropecheck.spec.families import family as find_family
+from ropecheck.spec.history import OutOfDomain, delta_of, length, prompt_table
+from ropecheck.spec.modes import (
     decode,
     dllm_extend,
     draft_decode,
@@ -28,7 +28,7 @@ from spec.modes import (
     split_prefill,
     target_verify,
 )
-from spec.modes.cells import Cell, Place
+from ropecheck.spec.modes.cells import Cell, Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from spec.families.declaration import MediaFamily
-from spec.families.glm_image import GLM_IMAGE
-from spec.families.hunyuan_vl import HUNYUAN_VL
-from spec.families.omni import has_track
-from spec.history import Column, History, delta_of
+from ropecheck.spec.families.declaration import MediaFamily
+from ropecheck.spec.families.glm_image import GLM_IMAGE
+from ropecheck.spec.families.hunyuan_vl import HUNYUAN_VL
+from ropecheck.spec.families.omni import has_track
+from ropecheck.spec.history import Column, History, delta_of
 
 
 def delta_beside(family: MediaFamily, columns: tuple[Column, ...]) -> int:

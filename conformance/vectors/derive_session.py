@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from conformance.vectors import types as v
-from conformance.vectors.runs import columns_of, history_of
-from spec import session as rules
-from spec.families import family as find_family
-from spec.history import Family, History, OutOfDomain, delta_of, length, prompt_table
+from ropecheck.conformance.vectors import types as v
+from ropecheck.conformance.vectors.runs import columns_of, history_of
+from ropecheck.spec import session as rules
+from ropecheck.spec.families import family as find_family
+from ropecheck.spec.history import Family, History, OutOfDomain, delta_of, length, prompt_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,22 +10,22 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from adapters import protocol
-from conformance.errors import UsageError
-from conformance.outcome import Difference, Failure
-from conformance.plan import Plan, TableCheck
-from conformance.vectors import store
-from conformance.vectors import types as v
-from conformance.vectors.answers import filled_in, spread
-from conformance.vectors.derive import Derived, derive
-from conformance.vectors.lint import problems_of
-from conformance.vectors.runs import columns_of
-from conformance.verdict import judge
-from reference.batches import Batch, Expected
-from reference.operations import Scenario
-from reference.tables import Span, Tables
-from reference.timeline import Timeline
-from spec.modes import cells
+from ropecheck.adapters import protocol
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.judge.outcome import Difference, Failure
+from ropecheck.conformance.judge.verdict import judge
+from ropecheck.conformance.plan.planner import Plan, TableCheck
+from ropecheck.conformance.vectors import store
+from ropecheck.conformance.vectors import types as v
+from ropecheck.conformance.vectors.answers import filled_in, spread
+from ropecheck.conformance.vectors.derive import Derived, derive
+from ropecheck.conformance.vectors.lint import problems_of
+from ropecheck.conformance.vectors.runs import columns_of
+from ropecheck.reference.batches import Batch, Expected
+from ropecheck.reference.operations import Scenario
+from ropecheck.reference.tables import Span, Tables
+from ropecheck.reference.timeline import Timeline
+from ropecheck.spec.modes import cells
 
 Answers = dict[str, tuple[v.Answer, ...] | v.Declined]
 """Vector id -> the engine's tables, or why it has none."""

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.errors import UsageError
-from conformance.vectors import store
-from conformance.vectors import types as v
-from conformance.vectors.derive import derive, to_table
-from spec.rules import all_rules
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.vectors import store
+from ropecheck.conformance.vectors import types as v
+from ropecheck.conformance.vectors.derive import derive, to_table
+from ropecheck.spec.rules import all_rules
 
 MOST_BYTES = 5_000_000
 """What a repository should be asked to carry."""

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 import msgspec
 
-from conformance.vectors import types as v
-from conformance.vectors.derive import derive
-from conformance.vectors.make_prompts import prompts
-from conformance.vectors.make_sessions import histories
-from conformance.vectors.wire import request_of, table_of
-from conformance.version import spec_hash
-from reference import operations as ops
-from reference.batches import Batch, Expected
-from reference.lifecycle import apply
-from reference.requests import State
-from spec.rules import all_rules
+from ropecheck.conformance.vectors import types as v
+from ropecheck.conformance.vectors.derive import derive
+from ropecheck.conformance.vectors.make_prompts import prompts
+from ropecheck.conformance.vectors.make_sessions import histories
+from ropecheck.conformance.vectors.wire import request_of, table_of
+from ropecheck.conformance.version import spec_hash
+from ropecheck.reference import operations as ops
+from ropecheck.reference.batches import Batch, Expected
+from ropecheck.reference.lifecycle import apply
+from ropecheck.reference.requests import State
+from ropecheck.spec.rules import all_rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

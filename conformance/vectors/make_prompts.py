@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.families import cases as family_cases
-from conformance.families.case import Case
-from conformance.vectors import types as v
-from conformance.vectors.wire import rows_of, runs_of
-from reference import prompt_tables
-from spec.families import FAMILIES
-from spec.families.glm_image import GLM_IMAGE
+from ropecheck.conformance.families import cases as family_cases
+from ropecheck.conformance.families.case import Case
+from ropecheck.conformance.vectors import types as v
+from ropecheck.conformance.vectors.wire import rows_of, runs_of
+from ropecheck.reference import prompt_tables
+from ropecheck.spec.families import FAMILIES
+from ropecheck.spec.families.glm_image import GLM_IMAGE
 
 Found = tuple[Case, str, v.PromptTableInput, v.Table]
 """Case, its name without the family's, input, expected table."""

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from conformance.vectors import types as v
-from conformance.vectors.runs import media_spans
-from conformance.vectors.wire import request_of, rows_of, runs_of
-from reference import operations as ops
-from reference.requests import Request, State, line_of, turn_line
-from spec.families import family as find_family
+from ropecheck.conformance.vectors import types as v
+from ropecheck.conformance.vectors.runs import media_spans
+from ropecheck.conformance.vectors.wire import request_of, rows_of, runs_of
+from ropecheck.reference import operations as ops
+from ropecheck.reference.requests import Request, State, line_of, turn_line
+from ropecheck.spec.families import family as find_family
 
 Found = tuple[int, v.Input, tuple[v.Table, ...]]
 """Operation, input, expected tables."""

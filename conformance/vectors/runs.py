@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from conformance.vectors import types as v
-from spec.history import Column, Family, History, Run, run_length
+from ropecheck.conformance.vectors import types as v
+from ropecheck.spec.history import Column, Family, History, Run, run_length
 
 
 def history_of(runs: Sequence[v.Run]) -> History:

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import msgspec
 
-from conformance.errors import UsageError
-from conformance.files import write_atomic
-from conformance.vectors import types as v
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.store.files import write_atomic
+from ropecheck.conformance.vectors import types as v
 
 DEFAULT = Path("vectors")
 """Where the vectors of this repository are."""

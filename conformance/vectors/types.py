@@ -1,6 +1,6 @@
 """What a vector file holds. The structs are the schema; data/vector.schema.json is written from them:
 
-    python -m conformance.vectors.types > conformance/data/vector.schema.json
+    python -m ropecheck.conformance.vectors.types > conformance/data/vector.schema.json
 
 A vector's id is the hash of its *input*, so that a new expected value, name or note never changes the id.
 """
@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from conformance.vectors.inputs import (
+from ropecheck.conformance.vectors.inputs import (
     Abort,
     Batch,
     Count,

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from conformance.vectors import types as v
-from reference.requests import Request, State, line_of
-from reference.tables import Tables
-from reference.timeline import IntArray
-from spec.history import History
+from ropecheck.conformance.vectors import types as v
+from ropecheck.reference.requests import Request, State, line_of
+from ropecheck.reference.tables import Tables
+from ropecheck.reference.timeline import IntArray
+from ropecheck.spec.history import History
 
 
 def runs_of(history: History) -> tuple[v.Run, ...]:
     """A history's runs."""
     return tuple(
         v.Run(
-            kind=run.kind,
+            kind=run.kind,  # type: ignore[arg-type]  # Run.kind is a plain str
             tokens=run.tokens,
-            grid=run.grid,  # type: ignore[arg-type]  # Run.kind is a plain str
+            grid=run.grid,
             seconds_per_grid=None if run.seconds_per_grid == 1.0 else run.seconds_per_grid,
             kept=run.kept,
         )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from spec.families.declaration import MediaFamily
-from spec.families.ernie4_5_vl import ERNIE4_5_VL
-from spec.families.glm4v import GLM4_1V, GLM4_5V, GLM4_6V
-from spec.families.glm_image import GLM_IMAGE
-from spec.families.hunyuan_vl import HUNYUAN_VL
-from spec.families.paddleocr_vl import PADDLEOCR_VL
-from spec.families.qwen2_5_omni import QWEN2_5_OMNI
-from spec.families.qwen2_5_vl import QWEN2_5_VL
-from spec.families.qwen2_vl import QWEN2_VL
-from spec.families.qwen3_omni import QWEN3_OMNI
-from spec.families.qwen3_vl import QWEN3_5, QWEN3_VL
-from spec.history import OutOfDomain
+from ropecheck.spec.families.declaration import MediaFamily
+from ropecheck.spec.families.ernie4_5_vl import ERNIE4_5_VL
+from ropecheck.spec.families.glm4v import GLM4_1V, GLM4_5V, GLM4_6V
+from ropecheck.spec.families.glm_image import GLM_IMAGE
+from ropecheck.spec.families.hunyuan_vl import HUNYUAN_VL
+from ropecheck.spec.families.paddleocr_vl import PADDLEOCR_VL
+from ropecheck.spec.families.qwen2_5_omni import QWEN2_5_OMNI
+from ropecheck.spec.families.qwen2_5_vl import QWEN2_5_VL
+from ropecheck.spec.families.qwen2_vl import QWEN2_VL
+from ropecheck.spec.families.qwen3_omni import QWEN3_OMNI
+from ropecheck.spec.families.qwen3_vl import QWEN3_5, QWEN3_VL
+from ropecheck.spec.history import OutOfDomain
 
 _ALL: tuple[MediaFamily, ...] = (
     QWEN2_VL,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from spec.history import Column, Family, OutOfDomain, Run
+from ropecheck.spec.history import Column, Family, OutOfDomain, Run
 
 
 class MediaFamily(Family, Protocol):

@@ -9,7 +9,7 @@ See: ERNIE 4.5 technical report (spatio-temporal adaptive merge, 3D-RoPE); the m
 
 from __future__ import annotations
 
-from spec.families.declaration import GridFamily
+from ropecheck.spec.families.declaration import GridFamily
 
 ERNIE4_5_VL = GridFamily(
     name="ernie4_5_vl",

@@ -8,7 +8,7 @@ See: GLM-4.1V-Thinking and GLM-4.5V, arXiv 2507.01006 (3D-RoPE; a time index tok
 
 from __future__ import annotations
 
-from spec.families.declaration import GridFamily
+from ropecheck.spec.families.declaration import GridFamily
 
 _SOURCE = "arXiv 2507.01006"
 

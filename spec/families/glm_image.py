@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spec.families.declaration import GridFamily
-from spec.history import Column, History, OutOfDomain, image, prompt_table, text
+from ropecheck.spec.families.declaration import GridFamily
+from ropecheck.spec.history import Column, History, OutOfDomain, image, prompt_table, text
 
 GLM_IMAGE = GridFamily(
     name="glm_image",

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spec.families.declaration import merged_grid
-from spec.history import Column, OutOfDomain, Run
+from ropecheck.spec.families.declaration import merged_grid
+from ropecheck.spec.history import Column, OutOfDomain, Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ the grid's. Both start at the same position; where a family orders them by time,
 
 from __future__ import annotations
 
-from spec.families.declaration import block, frame_times, merged_grid, ramp
-from spec.history import Column, OutOfDomain, Run
+from ropecheck.spec.families.declaration import block, frame_times, merged_grid, ramp
+from ropecheck.spec.history import Column, OutOfDomain, Run
 
 
 def audio(tokens: int) -> Run:

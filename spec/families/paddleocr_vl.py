@@ -6,6 +6,6 @@ transformers (`paddleocr_vl`).
 
 from __future__ import annotations
 
-from spec.families.declaration import GridFamily
+from ropecheck.spec.families.declaration import GridFamily
 
 PADDLEOCR_VL = GridFamily(name="paddleocr_vl", source="arXiv 2510.14528", kinds=("image",))

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spec.families.declaration import MediaFamily
-from spec.history import History, OutOfDomain, Run, text
+from ropecheck.spec.families.declaration import MediaFamily
+from ropecheck.spec.history import History, OutOfDomain, Run, text
 
 Grid = tuple[int, int, int]
 

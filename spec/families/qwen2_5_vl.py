@@ -8,7 +8,7 @@ See: arXiv 2502.13923, section 2.1.2 (MRoPE aligned to absolute time).
 
 from __future__ import annotations
 
-from spec.families.declaration import GridFamily
+from ropecheck.spec.families.declaration import GridFamily
 
 QWEN2_5_VL = GridFamily(
     name="qwen2_5_vl",

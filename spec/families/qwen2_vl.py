@@ -6,7 +6,7 @@ a video; height and width ids are the token's place in the block; a modality sta
 
 from __future__ import annotations
 
-from spec.families.declaration import GridFamily, merged_grid
+from ropecheck.spec.families.declaration import GridFamily, merged_grid
 
 __all__ = ["QWEN2_VL", "merged_grid"]
 

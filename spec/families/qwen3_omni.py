@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spec.families.declaration import ROUNDING, frame_times, merged_grid, ramp
-from spec.families.omni import audio_count, has_track, simple_columns, vision_columns
-from spec.history import Column, OutOfDomain, Run
+from ropecheck.spec.families.declaration import ROUNDING, frame_times, merged_grid, ramp
+from ropecheck.spec.families.omni import audio_count, has_track, simple_columns, vision_columns
+from ropecheck.spec.history import Column, OutOfDomain, Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spec.families.declaration import GridFamily
-from spec.history import History, OutOfDomain, Run, text, video
+from ropecheck.spec.families.declaration import GridFamily
+from ropecheck.spec.history import History, OutOfDomain, Run, text, video
 
 QWEN3_VL = GridFamily(
     name="qwen3_vl",

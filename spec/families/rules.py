@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spec.families.declaration import GridFamily, MediaFamily, frame_times
-from spec.families.glm_image import GLM_IMAGE, ahead_table
-from spec.families.hunyuan_vl import HUNYUAN_VL
-from spec.families.omni import has_track
-from spec.families.prompt import Prompt, history_of
-from spec.families.qwen2_5_omni import Qwen2_5Omni
-from spec.families.qwen3_omni import Qwen3Omni
-from spec.history import Column, History, OutOfDomain, Run, delta_of, length, prompt_table, run_length
-from spec.rules import MROPE, rule
+from ropecheck.spec.families.declaration import GridFamily, MediaFamily, frame_times
+from ropecheck.spec.families.glm_image import GLM_IMAGE, ahead_table
+from ropecheck.spec.families.hunyuan_vl import HUNYUAN_VL
+from ropecheck.spec.families.omni import has_track
+from ropecheck.spec.families.prompt import Prompt, history_of
+from ropecheck.spec.families.qwen2_5_omni import Qwen2_5Omni
+from ropecheck.spec.families.qwen3_omni import Qwen3Omni
+from ropecheck.spec.history import Column, History, OutOfDomain, Run, delta_of, length, prompt_table, run_length
+from ropecheck.spec.rules import MROPE, rule
 
 Table = Sequence[Column]
 

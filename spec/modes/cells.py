@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spec.history import Column, Delta, TokenIndex, delta_of, ideal_column
-from spec.rules import MROPE, rule
+from ropecheck.spec.history import Column, Delta, TokenIndex, delta_of, ideal_column
+from ropecheck.spec.rules import MROPE, rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

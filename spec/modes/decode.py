@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spec.history import Column, OutOfDomain, TokenIndex
-from spec.modes.cells import Cell, Place, axes_of, shifted, text_column
-from spec.rules import MROPE, rule
+from ropecheck.spec.history import Column, OutOfDomain, TokenIndex
+from ropecheck.spec.modes.cells import Cell, Place, axes_of, shifted, text_column
+from ropecheck.spec.rules import MROPE, rule
 
 
 @rule("decode.width", source=MROPE, bugs=("xllm #885", "LightLLM #1377"))

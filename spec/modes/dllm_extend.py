@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spec.history import TokenIndex
-from spec.modes.cells import Cell, text_column
-from spec.rules import rule
+from ropecheck.spec.history import TokenIndex
+from ropecheck.spec.modes.cells import Cell, text_column
+from ropecheck.spec.rules import rule
 
 BLOCKS = "definition: a token's index is its place in the sequence; a block is rewritten in place"
 """Where the rules come from."""

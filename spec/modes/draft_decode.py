@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spec.history import Column, TokenIndex
-from spec.modes import decode
-from spec.modes.cells import Cell, Place
-from spec.rules import MROPE, SPECULATIVE, rule
+from ropecheck.spec.history import Column, TokenIndex
+from ropecheck.spec.modes import decode
+from ropecheck.spec.modes.cells import Cell, Place
+from ropecheck.spec.rules import MROPE, SPECULATIVE, rule
 
 
 @rule("draft_decode.forwards", source=SPECULATIVE)

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spec.history import Column, OutOfDomain, TokenIndex, ideal_column
-from spec.modes.cells import Cell, Place, axes_of, shifted, text_column
-from spec.rules import MROPE, rule
+from ropecheck.spec.history import Column, OutOfDomain, TokenIndex, ideal_column
+from ropecheck.spec.modes.cells import Cell, Place, axes_of, shifted, text_column
+from ropecheck.spec.rules import MROPE, rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

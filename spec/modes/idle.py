@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spec.modes.cells import Cell
-from spec.rules import rule
+from ropecheck.spec.modes.cells import Cell
+from ropecheck.spec.rules import rule
 
 
 @rule("idle.no_columns", source="public interface: an idle rank computes nothing, and padding may widen it")

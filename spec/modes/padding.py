@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spec.history import OutOfDomain
-from spec.modes.cells import PADDING_VALUE, Cell, text_column
-from spec.rules import rule
+from ropecheck.spec.history import OutOfDomain
+from ropecheck.spec.modes.cells import PADDING_VALUE, Cell, text_column
+from ropecheck.spec.rules import rule
 
 GRAPHS = "public interface: a captured graph reads static buffers of its captured size"
 """Where the padding rules come from."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spec.history import Column, OutOfDomain, TokenIndex
-from spec.modes import padding, target_verify
-from spec.modes.cells import Cell, Place, axes_of
-from spec.modes.decode import cell
-from spec.rules import MROPE, SPECULATIVE, rule
+from ropecheck.spec.history import Column, OutOfDomain, TokenIndex
+from ropecheck.spec.modes import padding, target_verify
+from ropecheck.spec.modes.cells import Cell, Place, axes_of
+from ropecheck.spec.modes.decode import cell
+from ropecheck.spec.rules import MROPE, SPECULATIVE, rule
 
 
 @rule("ragged_verify.width", source=SPECULATIVE, bugs=("mlxcel #894",))

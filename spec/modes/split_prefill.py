@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spec.history import Column, TokenIndex
-from spec.modes import extend
-from spec.modes.cells import Cell, Place
-from spec.rules import MROPE, rule
+from ropecheck.spec.history import Column, TokenIndex
+from ropecheck.spec.modes import extend
+from ropecheck.spec.modes.cells import Cell, Place
+from ropecheck.spec.rules import MROPE, rule
 
 
 @rule("split_prefill.width", source=MROPE)

@@ -11,9 +11,9 @@ from typing import BinaryIO
 import msgspec
 import numpy as np
 
-from adapters import protocol as p
-from spec.families.qwen2_vl import QWEN2_VL
-from spec.history import History, TokenIndex, delta_of, ideal_column, image, prompt_table, run_length, text
+from ropecheck.adapters import protocol as p
+from ropecheck.spec.families.qwen2_vl import QWEN2_VL
+from ropecheck.spec.history import History, TokenIndex, delta_of, ideal_column, image, prompt_table, run_length, text
 
 ROOT = Path(__file__).parents[2]
 PICTURE: History = (text(2), image(1, 4, 6), text(1))
@@ -26,7 +26,7 @@ class Worker:
     def __init__(self, **environment: str) -> None:
         requests_in, requests_out = os.pipe()
         answers_in, answers_out = os.pipe()
-        command = [sys.executable, "-m", "adapters.sglang.worker"]
+        command = [sys.executable, "-m", "ropecheck.adapters.sglang.worker"]
         command += ["--in-fd", str(requests_in), "--out-fd", str(answers_out)]
         self.process = subprocess.Popen(
             command, pass_fds=(requests_in, answers_out), cwd=ROOT, env=os.environ | environment

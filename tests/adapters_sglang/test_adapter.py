@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from adapters import protocol as p
-from spec.history import History, text
+from ropecheck.adapters import protocol as p
+from ropecheck.spec.history import History, text
 from tests.adapters_sglang.support import PICTURE, WORDS, Worker, columns, prompt, submit, tables
 
 pytestmark = pytest.mark.engine

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from adapters import protocol
-from conformance.plan import plan
-from conformance.run.pool import COMPARATOR, COMPARE_BY
-from conformance.scenarios import chosen
-from conformance.verdict import judge
-from reference.operations import Scenario
+from ropecheck.adapters import protocol
+from ropecheck.conformance.judge.verdict import judge
+from ropecheck.conformance.plan.planner import plan
+from ropecheck.conformance.run.pool import COMPARATOR, COMPARE_BY
+from ropecheck.conformance.scenarios.chosen import chosen
+from ropecheck.reference.operations import Scenario
 from tests.adapters_sglang.support import Worker
 
 pytestmark = pytest.mark.engine

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from adapters import protocol as p
+from ropecheck.adapters import protocol as p
 from tests.adapters_sglang.support import PICTURE, WORDS, Worker, columns, submit, tables
 
 pytestmark = pytest.mark.engine

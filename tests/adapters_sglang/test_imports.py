@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from adapters import protocol
-from adapters.sglang import absent_packages
-from adapters.sglang.imports import CannotImport, NotInstalled, imported
+from ropecheck.adapters import protocol
+from ropecheck.adapters.sglang import absent_packages
+from ropecheck.adapters.sglang.imports import CannotImport, NotInstalled, imported
 
 OLD = """
 class MRotaryEmbedding:
@@ -102,8 +102,8 @@ def answered(step: protocol.Step, monkeypatch: pytest.MonkeyPatch, place: str) -
     """The worker's answer to the step when the engine keeps what it needs at the place."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    from adapters.sglang import jobs, rotary
-    from adapters.sglang_families import handler
+    from ropecheck.adapters.sglang import jobs, rotary
+    from ropecheck.adapters.sglang_families import handler
 
     monkeypatch.setattr(rotary, "PLACES", ("fake_engine.nothing", f"fake_engine.{place}"))
     monkeypatch.setattr(handler, "PROCESSOR_PLACE", "fake_engine.{}")
@@ -134,7 +134,7 @@ def test_a_prompt_table_says_what_is_lacking(place: str, reason: str, monkeypatc
 @pytest.mark.engine
 def test_an_engine_that_was_told_to_be_built_for_cpus_forgets_it(fake_engine: None) -> None:
     pytest.importorskip("torch")
-    from adapters.sglang.rotary import built_for_cpus
+    from ropecheck.adapters.sglang.rotary import built_for_cpus
 
     module = imported("fake_engine.good")
     module._is_cpu = False

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.device.limits import limit_jobs
-from conformance.run.ask import Asked
-from conformance.targets.registry import DEFAULT, find
+from ropecheck.conformance.device.limits import limit_jobs
+from ropecheck.conformance.run.ask import Asked
+from ropecheck.conformance.targets.registry import DEFAULT, find
 
 pytestmark = pytest.mark.engine
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from adapters.sglang.trees import NotATree, depth_of, encode
+from ropecheck.adapters.sglang.trees import NotATree, depth_of, encode
 
 
 def walk(beams: list[int], chosen: list[int], topk: int) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.adopt import Batch, NotOffered, Request
+from ropecheck.conformance.adopt import Batch, NotOffered, Request
 
 
 def column(request: Request, index: int) -> tuple[int, ...]:

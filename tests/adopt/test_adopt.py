@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.adopt import Adapter, run_conformance
-from conformance.errors import UsageError
+from ropecheck.conformance.adopt import Adapter, run_conformance
+from ropecheck.conformance.errors import UsageError
 from tests.adopt import engines
 from tests.adopt.conftest import DOC
 

@@ -8,12 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from spec.rules import all_rules
+from ropecheck.spec.rules import all_rules
 
 
 def _pytest(folder: Path, *arguments: str) -> tuple[int, str]:
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
-    plugins = ("-p", "conformance.pytest_plugin", "-p", "no:cacheprovider")
+    plugins = ("-p", "ropecheck.conformance.adopt.pytest_plugin", "-p", "no:cacheprovider")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, "-rs", *arguments],
         cwd=folder,

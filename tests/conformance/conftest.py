@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.cli import app as cli
-from conformance.run import phases, session
-from conformance.targets import registry as targets
-from reference.operations import Scenario
+from ropecheck.conformance.cli import app as cli
+from ropecheck.conformance.run import phases, session
+from ropecheck.conformance.targets import registry as targets
+from ropecheck.reference.operations import Scenario
 from tests.conformance.support import planted, stub_judge, stub_plan
 
 Run = Callable[..., int]

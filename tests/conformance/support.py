@@ -6,10 +6,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapters import protocol
-from conformance.outcome import Difference, Failure, Outcome, TableView, Unrun
-from conformance.targets.registry import Target
-from reference.operations import Idle, Scenario
+from ropecheck.adapters import protocol
+from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, TableView, Unrun
+from ropecheck.conformance.targets.registry import Target
+from ropecheck.reference.operations import Idle, Scenario
 from tests.conformance.planted_worker import SUITE_BUG
 
 RULE = "decode.delta_applies_once"

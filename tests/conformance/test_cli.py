@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conformance.cli import app as cli
-from conformance.run import phases, session
-from reference.operations import Scenario
-from spec.history import OutOfDomain
-from spec.rules import all_rules
+from ropecheck.conformance.cli import app as cli
+from ropecheck.conformance.run import phases, session
+from ropecheck.reference.operations import Scenario
+from ropecheck.spec.history import OutOfDomain
+from ropecheck.spec.rules import all_rules
 from tests.conformance import planted_worker as how
 from tests.conformance.conftest import Run
 from tests.conformance.support import ROOT, RULE, StubPlan, scenario, stub_plan
@@ -194,9 +194,9 @@ import signal
 import sys
 from pathlib import Path
 from conformance import cli
-from conformance.run import phases
-from conformance.run import session
-from conformance.targets import registry as targets
+from ropecheck.conformance.run import phases
+from ropecheck.conformance.run import session
+from ropecheck.conformance.targets import registry as targets
 from tests.conformance import support
 session.plan, session.judge = support.stub_plan, support.stub_judge
 targets._SOURCES[:] = [lambda: [support.planted()]]
@@ -254,7 +254,8 @@ def test_doctor(
 
 
 def test_the_runner_imports_no_engine(tmp_path: Path) -> None:
-    code = "import conformance.cli.app, sys; sys.exit(bool({'torch', 'sglang', 'adapters.sglang'} & set(sys.modules)))"
+    engines = {"torch", "sglang", "ropecheck.adapters.sglang"}
+    code = f"import ropecheck.conformance.cli.app, sys; sys.exit(bool({engines} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, env={**os.environ}).returncode == 0
 
 
@@ -275,8 +276,8 @@ def test_a_certificate_is_only_for_a_run_that_checked_all(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("conformance.enumerate.sweep", lambda bound: iter(scenarios))
-    monkeypatch.setattr("conformance.enumerate.count", lambda bound: len(scenarios))
+    monkeypatch.setattr("ropecheck.conformance.scenarios.exhaustive.sweep", lambda bound: iter(scenarios))
+    monkeypatch.setattr("ropecheck.conformance.scenarios.exhaustive.count", lambda bound: len(scenarios))
     monkeypatch.setattr(phases, "_PHASES", {"exhaustive": EXHAUSTIVE})
     ropecheck(scenarios, "--bound", "small", *more)
     scope = json.loads((tmp_path / "out" / "report.json").read_text())["scope"]
@@ -287,8 +288,8 @@ def test_a_certificate_is_only_for_a_run_that_checked_all(
 def test_a_walk_that_lost_scenarios_has_no_certificate(
     ropecheck: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("conformance.enumerate.sweep", lambda bound: iter([PASSES]))
-    monkeypatch.setattr("conformance.enumerate.count", lambda bound: 2)
+    monkeypatch.setattr("ropecheck.conformance.scenarios.exhaustive.sweep", lambda bound: iter([PASSES]))
+    monkeypatch.setattr("ropecheck.conformance.scenarios.exhaustive.count", lambda bound: 2)
     monkeypatch.setattr(phases, "_PHASES", {"exhaustive": EXHAUSTIVE})
     ropecheck([])
     report = json.loads((tmp_path / "out" / "report.json").read_text())

@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from adapters import protocol
-from conformance.errors import GaveUp
-from conformance.outcome import Unrun
-from conformance.run.pool import Pool
-from conformance.run.seat import Limits
-from conformance.targets.registry import Target
-from reference.operations import Scenario
+from ropecheck.adapters import protocol
+from ropecheck.conformance.errors import GaveUp
+from ropecheck.conformance.judge.outcome import Unrun
+from ropecheck.conformance.run.pool import Pool
+from ropecheck.conformance.run.seat import Limits
+from ropecheck.conformance.targets.registry import Target
+from ropecheck.reference.operations import Scenario
 from tests.conformance import planted_worker as how
 from tests.conformance.support import StubPlan, planted, scenario, stub_plan
 

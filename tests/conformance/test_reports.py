@@ -11,13 +11,13 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from conformance.device import report as device_report
-from conformance.events import PhaseStarted, ScenarioDone
-from conformance.outcome import Outcome, TableView
-from conformance.report import json_file as report_json
-from conformance.report.side_by_side import side_by_side
-from conformance.report.terminal import Terminal
-from spec.rules import all_rules
+from ropecheck.conformance.device import report as device_report
+from ropecheck.conformance.judge.outcome import Outcome, TableView
+from ropecheck.conformance.report import json_file as report_json
+from ropecheck.conformance.report.side_by_side import side_by_side
+from ropecheck.conformance.report.terminal import Terminal
+from ropecheck.conformance.run.events import PhaseStarted, ScenarioDone
+from ropecheck.spec.rules import all_rules
 from tests.conformance import planted_worker as how
 from tests.conformance.conftest import Run
 from tests.conformance.support import RULE, scenario
@@ -174,7 +174,7 @@ def test_side_by_side_of_missing_tables_and_columns() -> None:
 
 def test_plain_progress_is_rare(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr("conformance.report.terminal.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("ropecheck.conformance.report.terminal.time.monotonic", lambda: clock[0])
     console = Console(force_terminal=False, record=True, width=200, file=io.StringIO())
     terminal = Terminal(console)
     terminal(PhaseStarted("codes", 4000))

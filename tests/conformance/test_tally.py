@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from conformance.events import Finding, Header, ScenarioDone
-from conformance.known import Known
-from conformance.outcome import Failure, Outcome
-from conformance.report.tally import Tally, size_of
-from reference.operations import Scenario, Submit
-from spec.history import image, text
+from ropecheck.conformance.judge.outcome import Failure, Outcome
+from ropecheck.conformance.known.failures import Known
+from ropecheck.conformance.run.events import Finding, Header, ScenarioDone
+from ropecheck.conformance.run.tally import Tally, size_of
+from ropecheck.reference.operations import Scenario, Submit
+from ropecheck.spec.history import image, text
 from tests.conformance.planted_worker import hello
 from tests.conformance.support import RULE, failure, scenario
 from tests.conformance.test_known import _entry

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from conformance.outcome import Outcome
-from conformance.plan import plan
-from conformance.reference_engine import ReferenceEngine
-from conformance.reference_worker import answer
-from conformance.verdict import judge
-from reference.operations import Scenario
+from ropecheck.conformance.judge.outcome import Outcome
+from ropecheck.conformance.judge.verdict import judge
+from ropecheck.conformance.plan.planner import plan
+from ropecheck.conformance.selftest.reference_engine import ReferenceEngine
+from ropecheck.conformance.selftest.reference_worker import answer
+from ropecheck.reference.operations import Scenario
 
 
 def outcome(scenario: Scenario, make: Callable[[], ReferenceEngine] = ReferenceEngine) -> Outcome:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.enumerate import BOUNDS, certificate, count, sweep
-from conformance.enumerate.count import count_scope
-from conformance.enumerate.scopes import CHAIN, COLUMN, SQUARE, TREE, Round, Scope
-from conformance.enumerate.walk import walk
-from conformance.errors import UsageError
-from conformance.plan import plan
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.plan.planner import plan
+from ropecheck.conformance.scenarios.exhaustive import BOUNDS, certificate, count, sweep
+from ropecheck.conformance.scenarios.exhaustive.count import count_scope
+from ropecheck.conformance.scenarios.exhaustive.scopes import CHAIN, COLUMN, SQUARE, TREE, Round, Scope
+from ropecheck.conformance.scenarios.exhaustive.walk import walk
 
 
 def test_the_small_bound_is_walked_whole() -> None:

@@ -7,14 +7,14 @@ from functools import cache
 
 import pytest
 
-from conformance.mutants import MUTANTS
-from conformance.outcome import Failure
-from conformance.plan import Plan, plan
-from conformance.reference_worker import answer
-from conformance.scenarios import chosen
-from conformance.scenarios.laws import scenarios as laws
-from conformance.verdict import judge
-from spec.rules import all_rules
+from ropecheck.conformance.judge.outcome import Failure
+from ropecheck.conformance.judge.verdict import judge
+from ropecheck.conformance.plan.planner import Plan, plan
+from ropecheck.conformance.scenarios.chosen import chosen
+from ropecheck.conformance.scenarios.chosen.laws import scenarios as laws
+from ropecheck.conformance.selftest.mutants import MUTANTS
+from ropecheck.conformance.selftest.reference_worker import answer
+from ropecheck.spec.rules import all_rules
 from tests.core.caught import CAUGHT
 from tests.core.support import outcome
 
@@ -46,7 +46,7 @@ def test_the_reference_is_caught_by_nothing() -> None:
 
 def test_every_mode_has_planted_faults() -> None:
     caught = {rule.split(".")[0] for rule, _signature in CAUGHT.values()}
-    modes = {rule.topic for rule in all_rules().values() if rule.stated.startswith("spec.modes")}
+    modes = {rule.topic for rule in all_rules().values() if rule.stated.startswith("ropecheck.spec.modes")}
     assert modes <= caught | {"table"}
 
 

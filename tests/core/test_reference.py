@@ -7,19 +7,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.enumerate import sweep
-from conformance.generate import histories, scenarios
-from conformance.scenarios import chosen
-from reference import compose
-from reference.batches import Batch, Expected
-from reference.legal import refuse_nonsense
-from reference.lifecycle import apply
-from reference.operations import Decode, Draft, DraftExtend, Extend, Mixed, Operation, Scenario, Submit, Verify, Window
-from reference.requests import Request, State
-from reference.timeline import timeline
-from spec.families import family
-from spec.history import History, OutOfDomain, image, prompt_table, text
-from spec.modes import (
+from ropecheck.conformance.scenarios.chosen import chosen
+from ropecheck.conformance.scenarios.exhaustive import sweep
+from ropecheck.conformance.scenarios.random import histories, scenarios
+from ropecheck.reference import compose
+from ropecheck.reference.batches import Batch, Expected
+from ropecheck.reference.legal import refuse_nonsense
+from ropecheck.reference.lifecycle import apply
+from ropecheck.reference.operations import (
+    Decode,
+    Draft,
+    DraftExtend,
+    Extend,
+    Mixed,
+    Operation,
+    Scenario,
+    Submit,
+    Verify,
+    Window,
+)
+from ropecheck.reference.requests import Request, State
+from ropecheck.reference.timeline import timeline
+from ropecheck.spec.families import family
+from ropecheck.spec.history import History, OutOfDomain, image, prompt_table, text
+from ropecheck.spec.modes import (
     decode,
     dllm_extend,
     draft_decode,
@@ -32,7 +43,7 @@ from spec.modes import (
     split_prefill,
     target_verify,
 )
-from spec.modes.cells import Cell, Place
+from ropecheck.spec.modes.cells import Cell, Place
 
 
 def place(state: State, request: Request) -> Place:

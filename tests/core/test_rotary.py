@@ -12,25 +12,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters import protocol
-from conformance.errors import UsageError
-from conformance.files import pretty, read_scenario
-from conformance.generate import shrink
-from conformance.mutants import MUTANTS
-from conformance.outcome import Outcome
-from conformance.plan import Plan, plan
-from conformance.reference_engine import ReferenceEngine, tensor
-from conformance.reference_worker import answer
-from conformance.rotary import RotaryCheck, heads
-from conformance.scenarios import rotary as rotations
-from conformance.scenarios.script import PROMPTS, running, scenario
-from conformance.verdict import judge
-from reference.lifecycle import apply
-from reference.operations import Abort, Decode, Operation, Rotate, Scenario, Submit
-from reference.requests import State
-from reference.rotary import LAYOUTS, LONGEST, MOST, axes, rotated
-from spec import rotary as rules
-from spec.history import OutOfDomain, text, video
+from ropecheck.adapters import protocol
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.judge.outcome import Outcome
+from ropecheck.conformance.judge.verdict import judge
+from ropecheck.conformance.plan.planner import Plan, plan
+from ropecheck.conformance.plan.rotary import RotaryCheck, heads
+from ropecheck.conformance.scenarios.chosen import rotary as rotations
+from ropecheck.conformance.scenarios.chosen.script import PROMPTS, running, scenario
+from ropecheck.conformance.scenarios.random import shrink
+from ropecheck.conformance.selftest.mutants import MUTANTS
+from ropecheck.conformance.selftest.reference_engine import ReferenceEngine, tensor
+from ropecheck.conformance.selftest.reference_worker import answer
+from ropecheck.conformance.store.files import pretty, read_scenario
+from ropecheck.reference.lifecycle import apply
+from ropecheck.reference.operations import Abort, Decode, Operation, Rotate, Scenario, Submit
+from ropecheck.reference.requests import State
+from ropecheck.reference.rotary import LAYOUTS, LONGEST, MOST, axes, rotated
+from ropecheck.spec import rotary as rules
+from ropecheck.spec.history import OutOfDomain, text, video
 from tests.core.support import outcome
 
 PICTURES = scenario("pictures", "", Submit(0, PROMPTS["two images"]), Rotate(0))

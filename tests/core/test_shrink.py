@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.generate import random_scenarios, shrink, stateful_scenarios
-from conformance.generate.shrink import candidates, without_request
-from conformance.mutants import MUTANTS
-from conformance.scenarios.script import PROMPTS, running, scenario, spec_round
-from reference.operations import Decode, Draft, Extend, Mixed, Scenario, Submit, Window
+from ropecheck.conformance.scenarios.chosen.script import PROMPTS, running, scenario, spec_round
+from ropecheck.conformance.scenarios.random import random_scenarios, shrink, stateful_scenarios
+from ropecheck.conformance.scenarios.random.shrink import candidates, without_request
+from ropecheck.conformance.selftest.mutants import MUTANTS
+from ropecheck.reference.operations import Decode, Draft, Extend, Mixed, Scenario, Submit, Window
 from tests.core.support import outcome
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.generate import histories
-from spec.families import FAMILIES, family
-from spec.history import (
+from ropecheck.conformance.scenarios.random import histories
+from ropecheck.spec.families import FAMILIES, family
+from ropecheck.spec.history import (
     History,
     OutOfDomain,
     TokenIndex,
@@ -22,7 +22,7 @@ from spec.history import (
     text,
     video,
 )
-from spec.rules import all_rules
+from ropecheck.spec.rules import all_rules
 
 QWEN = family("qwen2_vl")
 
@@ -93,6 +93,6 @@ def test_the_registry_is_whole() -> None:
     assert len(rules) >= 60
     for id, rule in rules.items():
         assert " must " in f" {rule.must} ", id
-        assert rule.source and rule.stated.startswith("spec."), id
+        assert rule.source and rule.stated.startswith("ropecheck.spec."), id
         assert id == id.lower() and "." in id
     assert FAMILIES["qwen2_vl"].axes == 3

@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
-from conformance.cli import bundle as cli_bundle
-from conformance.device import bundle, bundle_parts, bundle_runner
-from conformance.device.bundle_runner import Manifest, TargetEntry, Unusable
-from conformance.errors import UsageError
-from conformance.targets.pip_overlay import ProvisionError
-from conformance.targets.provisioned import Record
+from ropecheck.conformance.bundle import pack as bundle
+from ropecheck.conformance.bundle import parts as bundle_parts
+from ropecheck.conformance.bundle import runner as bundle_runner
+from ropecheck.conformance.bundle.runner import Manifest, TargetEntry, Unusable
+from ropecheck.conformance.cli import bundle as cli_bundle
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.targets.pip_overlay import ProvisionError
+from ropecheck.conformance.targets.provisioned import Record
 
 ROOT = Path(__file__).parents[2]
 HERE = "{}.{}".format(*sys.version_info[:2])
@@ -132,7 +134,7 @@ def unpacked(tmp_path: Path, **fields: Any) -> Path:
     folder.mkdir()
     (folder / "suite").symlink_to(ROOT)
     (folder / "site").mkdir()
-    (folder / "run.py").write_bytes((ROOT / "conformance" / "device" / "bundle_runner.py").read_bytes())
+    (folder / "run.py").write_bytes((ROOT / "conformance" / "bundle" / "runner.py").read_bytes())
     manifest = Manifest(**{"suite": "s", "python": HERE, "targets": (TargetEntry(name="reference"),), **fields})
     (folder / bundle_runner.MANIFEST).write_text(json.dumps(asdict(manifest)))
     return folder

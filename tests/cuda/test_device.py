@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adapters import protocol
-from adapters.sglang import device
-from conformance.device import limits as device_limits
-from conformance.device import report as device_report
-from conformance.device.checks import CostRow, cost_scenarios
-from conformance.device.score import FAULTS
-from conformance.plan import CostCheck, plan
-from conformance.reference_engine import tensor
-from conformance.run.ask import Asked, NoAnswer
-from conformance.run.pool import Pool
-from conformance.run.seat import Limits, poisoned
-from conformance.targets.registry import Target
+from ropecheck.adapters import protocol
+from ropecheck.adapters.sglang import device
+from ropecheck.conformance.device import limits as device_limits
+from ropecheck.conformance.device import report as device_report
+from ropecheck.conformance.device.checks import CostRow, cost_scenarios
+from ropecheck.conformance.device.score import FAULTS
+from ropecheck.conformance.plan.planner import CostCheck, plan
+from ropecheck.conformance.run.ask import Asked, NoAnswer
+from ropecheck.conformance.run.pool import Pool
+from ropecheck.conformance.run.seat import Limits, poisoned
+from ropecheck.conformance.selftest.reference_engine import tensor
+from ropecheck.conformance.targets.registry import Target
 from tests.conformance import planted_worker as how
 from tests.conformance.support import StubPlan, planted, scenario, stub_plan
 
@@ -138,7 +138,7 @@ def test_every_form_of_a_broken_context_is_known() -> None:
 
 def test_faults_of_the_score_are_the_adapters() -> None:
     pytest.importorskip("torch")
-    faults = pytest.importorskip("adapters.sglang.faults")
+    faults = pytest.importorskip("ropecheck.adapters.sglang.faults")
     assert set(faults.FAULTS) == set(FAULTS)
 
 

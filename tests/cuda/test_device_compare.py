@@ -6,16 +6,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from adapters import protocol
-from conformance.plan import Plan, TableCheck, decoded, plan
-from conformance.reference_engine import ReferenceEngine
-from conformance.run.seat import Unacceptable, answer_of
-from conformance.scenarios import chosen, sizes
-from conformance.verdict import judge
+from ropecheck.adapters import protocol
+from ropecheck.conformance.judge.verdict import judge
+from ropecheck.conformance.plan.planner import Plan, TableCheck, decoded, plan
+from ropecheck.conformance.run.seat import Unacceptable, answer_of
+from ropecheck.conformance.scenarios.chosen import chosen, sizes
+from ropecheck.conformance.selftest.reference_engine import ReferenceEngine
 
 torch = pytest.importorskip("torch")
-device_windows = pytest.importorskip("reference.device_windows")
-device_compare = pytest.importorskip("conformance.device.compare")
+device_windows = pytest.importorskip("ropecheck.reference.device_windows")
+device_compare = pytest.importorskip("ropecheck.conformance.device.compare")
 
 SCENARIOS = (*chosen(), *(s for s in sizes.scenarios() if "1024" not in s.name))
 

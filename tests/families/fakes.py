@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from adapters.protocol import PromptTables, Raised, Result, Tensor
-from conformance.families.case import Case, expected
-from reference.blocks import Table
+from ropecheck.adapters.protocol import PromptTables, Raised, Result, Tensor
+from ropecheck.conformance.families.case import Case, expected
+from ropecheck.reference.blocks import Table
 
 Edit = Callable[[Table], Table]
 

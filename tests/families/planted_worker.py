@@ -11,10 +11,10 @@ import sys
 
 import msgspec
 
-from adapters import protocol
-from conformance.families.case import Case
-from conformance.families.cases import all_cases
-from reference.blocks import Table
+from ropecheck.adapters import protocol
+from ropecheck.conformance.families.case import Case
+from ropecheck.conformance.families.cases import all_cases
+from ropecheck.reference.blocks import Table
 from tests.families.fakes import right
 
 SEEDS = (0, 7)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from spec.families import FAMILIES
-from spec.families.declaration import MediaFamily
-from spec.families.omni import audio, video_with_audio
-from spec.families.qwen3_vl import video_frames
-from spec.history import History, Run, image, text, video
+from ropecheck.spec.families import FAMILIES
+from ropecheck.spec.families.declaration import MediaFamily
+from ropecheck.spec.families.omni import audio, video_with_audio
+from ropecheck.spec.families.qwen3_vl import video_frames
+from ropecheck.spec.history import History, Run, image, text, video
 
 INTERVALS = (0.0, 0.5, 1.0, 1.5, 4.0, 0.375, 2.0 / 3.0)
 """Seconds per grid step; Qwen3-Omni takes the whole ones."""

@@ -9,21 +9,21 @@ import msgspec
 import numpy as np
 import pytest
 
-from adapters.protocol import NotOffered, PromptTables, Raised, Tensor
-from conformance.errors import UsageError
-from conformance.families import case as families
-from conformance.families.case import Case, expected, offered, step, support_table
-from conformance.families.cases import all_cases, chosen, drawn, picture, words
-from conformance.families.known import CONDITIONS, load, witness
-from conformance.families.layout import Segment, lay_out
-from conformance.families.verdict import array, judge
-from reference.blocks import Table
-from reference.prompt_tables import prompt_table
-from spec.families import FAMILIES
-from spec.families.omni import has_track
-from spec.families.prompt import Prompt, history_of
-from spec.history import OutOfDomain, length
-from spec.rules import all_rules
+from ropecheck.adapters.protocol import NotOffered, PromptTables, Raised, Tensor
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.families import case as families
+from ropecheck.conformance.families.case import Case, expected, offered, step, support_table
+from ropecheck.conformance.families.cases import all_cases, chosen, drawn, picture, words
+from ropecheck.conformance.families.layout import Segment, lay_out
+from ropecheck.conformance.families.verdict import array, judge
+from ropecheck.conformance.known.differences import CONDITIONS, load, witness
+from ropecheck.reference.blocks import Table
+from ropecheck.reference.prompt_tables import prompt_table
+from ropecheck.spec.families import FAMILIES
+from ropecheck.spec.families.omni import has_track
+from ropecheck.spec.families.prompt import Prompt, history_of
+from ropecheck.spec.history import OutOfDomain, length
+from ropecheck.spec.rules import all_rules
 from tests.families.fakes import right, tensor
 
 EVERY = [case for family in FAMILIES for case in (*chosen(family), *drawn(family, 7, 20))]
@@ -164,7 +164,7 @@ def test_known_differences_have_witnesses() -> None:
     ],
 )
 def test_a_broken_list_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
-    from conformance.families.known import FILE
+    from ropecheck.conformance.known.differences import FILE
 
     path = tmp_path / "families.toml"
     path.write_text(FILE.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")

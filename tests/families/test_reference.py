@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference import prompt_tables
-from reference.prompt_ids import table_from_ids
-from reference.prompt_tables import delta, prompt_table
-from spec import history as spec
-from spec.families import FAMILIES
-from spec.families.declaration import MediaFamily
-from spec.families.hunyuan_vl import HUNYUAN_VL
-from spec.families.omni import has_track
-from spec.families.qwen2_5_vl import QWEN2_5_VL
-from spec.families.qwen2_vl import QWEN2_VL
-from spec.history import History, OutOfDomain, Run, cut, image, length, text, video
+from ropecheck.reference import prompt_tables
+from ropecheck.reference.prompt_ids import table_from_ids
+from ropecheck.reference.prompt_tables import delta, prompt_table
+from ropecheck.spec import history as spec
+from ropecheck.spec.families import FAMILIES
+from ropecheck.spec.families.declaration import MediaFamily
+from ropecheck.spec.families.hunyuan_vl import HUNYUAN_VL
+from ropecheck.spec.families.omni import has_track
+from ropecheck.spec.families.qwen2_5_vl import QWEN2_5_VL
+from ropecheck.spec.families.qwen2_vl import QWEN2_VL
+from ropecheck.spec.history import History, OutOfDomain, Run, cut, image, length, text, video
 from tests.families.strategies import prompts
 
 Drawn = tuple[MediaFamily, History]
@@ -56,7 +56,7 @@ def test_a_cut_history_too(drawn: Drawn, data: st.DataObject) -> None:
 @given(prompts())
 def test_torch_and_device_tables(drawn: Drawn) -> None:
     torch = pytest.importorskip("torch")
-    from reference.device_tables import grids_only, prompt_table_torch, table_on_device
+    from ropecheck.reference.device_tables import grids_only, prompt_table_torch, table_on_device
 
     family, history = drawn
     table = prompt_table_torch(family, history)
@@ -127,6 +127,7 @@ def test_empty_prompt() -> None:
 
 
 def test_numpy_users_do_not_pay_for_torch() -> None:
-    code = "import sys, reference.prompt_ids, reference.windows, conformance.run.session; print('torch' in sys.modules)"
+    used = "ropecheck.reference.prompt_ids, ropecheck.reference.windows, ropecheck.conformance.run.session"
+    code = f"import sys, {used}; print('torch' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"

@@ -11,15 +11,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from conformance.adopt import Batch, NotOffered, survey
-from conformance.cli import app as cli
-from conformance.errors import UsageError
-from conformance.families.case import Case
-from conformance.families.cases import all_cases, chosen
-from conformance.families.known import applying, load
-from conformance.run import phases
-from conformance.targets import registry as targets
-from spec.rules import all_rules
+from ropecheck.conformance.adopt import Batch, NotOffered, survey
+from ropecheck.conformance.cli import app as cli
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.families.case import Case
+from ropecheck.conformance.families.cases import all_cases, chosen
+from ropecheck.conformance.known.differences import applying, load
+from ropecheck.conformance.run import phases
+from ropecheck.conformance.targets import registry as targets
+from ropecheck.spec.rules import all_rules
 from tests.conformance.support import ROOT
 
 WRONG = "qwen2_vl: one image"
@@ -105,7 +105,7 @@ def test_a_known_difference_is_expected_with_its_reason(
         f'right = "the suite"\nreason = "somebody\\nplanted it"\nwitness = "{WRONG}"\n'
     )
     read = load(entries)
-    monkeypatch.setattr("conformance.families.known.load", lambda path: read)
+    monkeypatch.setattr("ropecheck.conformance.known.differences.load", lambda path: read)
     code, report = ropecheck(planted(wrong=WRONG), "--report", "junit")
     assert code == 0
     assert [finding["known"] for finding in report["findings"]] == [True]

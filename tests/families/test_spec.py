@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec.families import FAMILIES, rules
-from spec.families.declaration import MediaFamily, frame_times
-from spec.families.ernie4_5_vl import ERNIE4_5_VL
-from spec.families.glm_image import ahead_table
-from spec.families.hunyuan_vl import HUNYUAN_VL
-from spec.families.omni import audio, has_track, video_with_audio
-from spec.families.prompt import Prompt, history_of
-from spec.families.qwen2_5_omni import QWEN2_5_OMNI
-from spec.families.qwen2_5_vl import QWEN2_5_VL
-from spec.families.qwen2_vl import QWEN2_VL
-from spec.families.qwen3_omni import QWEN3_OMNI
-from spec.families.qwen3_vl import QWEN3_VL, video_frames
-from spec.history import (
+from ropecheck.spec.families import FAMILIES, rules
+from ropecheck.spec.families.declaration import MediaFamily, frame_times
+from ropecheck.spec.families.ernie4_5_vl import ERNIE4_5_VL
+from ropecheck.spec.families.glm_image import ahead_table
+from ropecheck.spec.families.hunyuan_vl import HUNYUAN_VL
+from ropecheck.spec.families.omni import audio, has_track, video_with_audio
+from ropecheck.spec.families.prompt import Prompt, history_of
+from ropecheck.spec.families.qwen2_5_omni import QWEN2_5_OMNI
+from ropecheck.spec.families.qwen2_5_vl import QWEN2_5_VL
+from ropecheck.spec.families.qwen2_vl import QWEN2_VL
+from ropecheck.spec.families.qwen3_omni import QWEN3_OMNI
+from ropecheck.spec.families.qwen3_vl import QWEN3_VL, video_frames
+from ropecheck.spec.history import (
     Column,
     History,
     OutOfDomain,

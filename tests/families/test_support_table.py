@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.sglang_families import handler
-from conformance.cli import app as cli
-from conformance.cli.families import BEGIN, END, between_markers, markdown
-from conformance.families.case import ABSENT, NOT_COVERED
-from conformance.families.known import load
-from spec.families import FAMILIES
+from ropecheck.adapters.sglang_families import handler
+from ropecheck.conformance.cli import app as cli
+from ropecheck.conformance.cli.families import BEGIN, END, between_markers, markdown
+from ropecheck.conformance.families.case import ABSENT, NOT_COVERED
+from ropecheck.conformance.known.differences import load
+from ropecheck.spec.families import FAMILIES
 from tests.conformance.support import ROOT
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from conformance.cli import app as cli
-from conformance.families.case import offered
-from conformance.families.cases import all_cases
-from conformance.families.known import load
-from conformance.known import FOLDER
-from conformance.known import load as load_known
-from conformance.run import phases
-from spec.families import FAMILIES
+from ropecheck.conformance.cli import app as cli
+from ropecheck.conformance.families.case import offered
+from ropecheck.conformance.families.cases import all_cases
+from ropecheck.conformance.known.differences import load
+from ropecheck.conformance.known.failures import FOLDER
+from ropecheck.conformance.known.failures import load as load_known
+from ropecheck.conformance.run import phases
+from ropecheck.spec.families import FAMILIES
 
 pytestmark = pytest.mark.engine
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference import windows
-from reference.prompt_tables import delta, prompt_table
-from spec import history as spec
-from spec.families.qwen2_5_vl import QWEN2_5_VL
-from spec.history import History, OutOfDomain, TokenIndex, image, length, text, video
+from ropecheck.reference import windows
+from ropecheck.reference.prompt_tables import delta, prompt_table
+from ropecheck.spec import history as spec
+from ropecheck.spec.families.qwen2_5_vl import QWEN2_5_VL
+from ropecheck.spec.history import History, OutOfDomain, TokenIndex, image, length, text, video
 
 HISTORIES: tuple[History, ...] = (
     (text(4),),

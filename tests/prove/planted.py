@@ -14,9 +14,9 @@ import pytest
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, where: str, old: str, new: str) -> None:
-    """Replaces `old` by `new` in the source of "module:function", wherever the specification or a statement uses it."""
+    """Replaces `old` by `new` in the source of "module:function" of the specification, wherever it or a statement uses it."""
     module_name, _, name = where.partition(":")
-    module = importlib.import_module(module_name)
+    module = importlib.import_module(f"ropecheck.spec.{module_name}")
     original = getattr(module, name)
     source = inspect.getsource(original)
     assert source.count(old) == 1, f"{old!r} stands {source.count(old)} times in {where}"
@@ -29,7 +29,11 @@ def plant(monkeypatch: pytest.MonkeyPatch, where: str, old: str, new: str) -> No
     space: dict[str, Any] = {}
     flags = __future__.annotations.compiler_flag
     exec(compile("".join(lines), file, "exec", flags=flags, dont_inherit=True), vars(module), space)
-    users = [loaded for key, loaded in sys.modules.items() if key.startswith(("spec.", "conformance.prove."))]
+    users = [
+        loaded
+        for key, loaded in sys.modules.items()
+        if key.startswith(("ropecheck.spec.", "ropecheck.conformance.prove."))
+    ]
     for using in map(vars, users):
         for bound, value in list(using.items()):
             if value is original:

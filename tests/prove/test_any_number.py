@@ -6,18 +6,18 @@ from types import ModuleType
 
 import pytest
 
-from conformance.prove import batches, laws, rows
-from conformance.prove.explorer import Unanswered
-from conformance.prove.loops import step_of
-from conformance.prove.prover import Prover
-from conformance.prove.routes import BATCHES
-from conformance.prove.statement import Theorem
-from conformance.prove.theorems import THEOREMS
-from spec.families import declaration
-from spec.modes import target_verify
+from ropecheck.conformance.prove import batches, laws, rows
+from ropecheck.conformance.prove.explorer import Unanswered
+from ropecheck.conformance.prove.loops import step_of
+from ropecheck.conformance.prove.prover import Prover
+from ropecheck.conformance.prove.routes import BATCHES
+from ropecheck.conformance.prove.statement import Theorem
+from ropecheck.conformance.prove.theorems import THEOREMS
+from ropecheck.spec.families import declaration
+from ropecheck.spec.modes import target_verify
 from tests.prove.planted import plant
 
-DECODE = "spec.modes.decode:forward"
+DECODE = "modes.decode:forward"
 ZIPPED = "zip(places, seq_lens, strict=True)"
 BATCH_FAULTS = (
     (DECODE, "index_of(seq_len)", "index_of(seq_len + (1 if request >= 2 else 0))"),
@@ -32,16 +32,16 @@ BATCH_FAULTS = (
     (DECODE, "    out = []\n", "    out = []\n    places = places[:200]\n    seq_lens = seq_lens[:200]\n"),
     (DECODE, "return tuple(out)", "return tuple(out[:200])"),
     (DECODE, ", strict=True)", ", strict=True), start=len(out)"),
-    ("spec.modes.decode:cell", "media_column(place, index)", "media_column(place, index + (request > 200))"),
-    ("spec.modes.extend:cells", "inside_table(place, index)", "inside_table(place, index - (request > 200))"),
-    ("spec.modes.mixed:forward", "indices(seq_len)", "indices(seq_len + (len(windows) > 200))"),
-    ("spec.modes.ragged_verify:forward", "(parents[request])", "(parents[request - (request > 200)])"),
-    ("spec.modes.draft_decode:forward", "range(topk)", "range(topk + (len(seq_lens) > 200))"),
+    ("modes.decode:cell", "media_column(place, index)", "media_column(place, index + (request > 200))"),
+    ("modes.extend:cells", "inside_table(place, index)", "inside_table(place, index - (request > 200))"),
+    ("modes.mixed:forward", "indices(seq_len)", "indices(seq_len + (len(windows) > 200))"),
+    ("modes.ragged_verify:forward", "(parents[request])", "(parents[request - (request > 200)])"),
+    ("modes.draft_decode:forward", "range(topk)", "range(topk + (len(seq_lens) > 200))"),
 )
 SHOWN = BATCH_FAULTS[:4]
 """Those that a plain batch shows."""
 
-DEPTHS = "spec.modes.target_verify:depths"
+DEPTHS = "modes.target_verify:depths"
 ADDED = "        out.append(out[parent] + 1)"
 DEPTH_FAULTS = (
     ("enumerate(parents, start=1)", "enumerate(parents[:7], start=1)"),
@@ -62,12 +62,12 @@ DEPTH_FAULTS = (
 BATCH_LAWS = ("laws.batch_order", "laws.batch_split")
 DEPTH_LAWS = ("target_verify.depths", "laws.verify_chain_is_decodes", "laws.draft_extend_is_verify_chain")
 OTHER_FAULTS = (
-    ("spec.families.declaration:block", "in times:", "in times[:200]:"),
-    ("spec.families.declaration:block", "start + row", "start + row + (len(times) > 200)"),
-    ("spec.history:prompt_table", "in history:", "in history[:5]:"),
-    ("spec.history:prompt_table", "in history:", "in history[:500]:"),
-    ("spec.history:length", "in history:", "in history[:500]:"),
-    ("spec.history:prompt_table", "media += 1", "media += 1\n        if media > 3: start += 1"),
+    ("families.declaration:block", "in times:", "in times[:200]:"),
+    ("families.declaration:block", "start + row", "start + row + (len(times) > 200)"),
+    ("history:prompt_table", "in history:", "in history[:5]:"),
+    ("history:prompt_table", "in history:", "in history[:500]:"),
+    ("history:length", "in history:", "in history[:500]:"),
+    ("history:prompt_table", "media += 1", "media += 1\n        if media > 3: start += 1"),
 )
 
 
@@ -134,5 +134,5 @@ def test_a_wrapped_function_is_not_read() -> None:
 
 
 def test_the_specification_may_not_have_its_own_enumerate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spec.modes.decode.zip", zip, raising=False)
+    monkeypatch.setattr("ropecheck.spec.modes.decode.zip", zip, raising=False)
     assert never_proved("decode.text_only") == "unanswered"

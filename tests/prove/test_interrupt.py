@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from conformance.cli import app as cli
+from ropecheck.conformance.cli import app as cli
 
 ROOT = Path(__file__).parents[2]
 START = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.{0})  # not what it is where the tests run in the background
 sys.argv = ["ropecheck", "prove"]
-from conformance.cli import main
+from ropecheck.conformance.cli import main
 main()
 """
 

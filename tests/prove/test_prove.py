@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from conformance.cli import app as cli
-from conformance.prove.theorems import OUT_OF_REACH, THEOREMS
-from spec.rules import all_rules
+from ropecheck.conformance.cli import app as cli
+from ropecheck.conformance.prove.theorems import OUT_OF_REACH, THEOREMS
+from ropecheck.spec.rules import all_rules
 
 
 def test_every_law_is_proved_or_listed() -> None:
@@ -24,7 +24,7 @@ def test_every_law_is_proved_or_listed() -> None:
 
 @pytest.mark.parametrize("rule", THEOREMS)
 def test_it_is_proved(rule: str) -> None:
-    from conformance.prove.prover import Prover
+    from ropecheck.conformance.prove.prover import Prover
 
     found = Prover().prove(THEOREMS[rule])
     assert found.state == "proved", found
@@ -32,12 +32,12 @@ def test_it_is_proved(rule: str) -> None:
 
 
 def test_nothing_is_left_in_the_specification() -> None:
-    from conformance.prove.prover import Prover
-    from spec.modes import target_verify
+    from ropecheck.conformance.prove.prover import Prover
+    from ropecheck.spec.modes import target_verify
 
-    before = {name: dict(vars(module)) for name, module in sys.modules.items() if name.startswith("spec.")}
+    before = {name: dict(vars(module)) for name, module in sys.modules.items() if name.startswith("ropecheck.spec.")}
     Prover().prove(THEOREMS["laws.draft_step_is_a_decode"])
-    after = {name: dict(vars(module)) for name, module in sys.modules.items() if name.startswith("spec.")}
+    after = {name: dict(vars(module)) for name, module in sys.modules.items() if name.startswith("ropecheck.spec.")}
     assert before == after
     assert target_verify.depths((0, 1)) == (0, 1, 2)
     assert "len" not in vars(target_verify) and builtins.len is len
@@ -66,7 +66,7 @@ def test_nothing_proved_is_exit_4() -> None:
 def test_a_refuted_law_is_exit_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from tests.prove.planted import plant
 
-    plant(monkeypatch, "spec.modes.draft_decode:index_of", "seq_len + step", "seq_len")
+    plant(monkeypatch, "modes.draft_decode:index_of", "seq_len + step", "seq_len")
     assert cli.execute(["prove", "laws.draft_step_is_a_decode", "decode.text_only"]) == 1
     out = capsys.readouterr().out
     assert "REFUTED       laws.draft_step_is_a_decode" in out

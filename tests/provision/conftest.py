@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.targets import pip_overlay, provisioned
+from ropecheck.conformance.targets import pip_overlay, provisioned
 
 
 def write_wheel(folder: Path, name: str, version: str, requires: tuple[str, ...] = ()) -> Path:

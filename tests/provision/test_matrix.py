@@ -8,12 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conformance.errors import UsageError
-from conformance.targets import bisect, history_score, matrix, matrix_render
-from conformance.targets import registry as targets
-from conformance.targets.history_score import Bug
-from conformance.targets.matrix import Cell, Column, Shape, Step
-from conformance.targets.pip_overlay import ProvisionError
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.matrix import bisect, matrix
+from ropecheck.conformance.matrix import render as matrix_render
+from ropecheck.conformance.matrix.matrix import Cell, Column, Shape, Step
+from ropecheck.conformance.selftest import history_score
+from ropecheck.conformance.selftest.history_score import Bug
+from ropecheck.conformance.targets import registry as targets
+from ropecheck.conformance.targets.pip_overlay import ProvisionError
 
 WIDTH = "draft_extend_v2.width"
 PARENT = "ownership.parent_unchanged"
@@ -242,7 +244,7 @@ def test_the_score_counts() -> None:
 
 
 def test_the_shipped_history_is_sound() -> None:
-    from spec.rules import all_rules
+    from ropecheck.spec.rules import all_rules
 
     bugs = history_score.load()
     assert len([bug for bug in bugs if not bug.missed]) >= 10

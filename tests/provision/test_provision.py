@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.cli import app as cli
-from conformance.targets import pip_overlay, provision, provisioned
-from conformance.targets.pip_overlay import ProvisionError
+from ropecheck.conformance.cli import app as cli
+from ropecheck.conformance.targets import pip_overlay, provision, provisioned
+from ropecheck.conformance.targets.pip_overlay import ProvisionError
 from tests.provision.conftest import leftovers, write_wheel
 
 

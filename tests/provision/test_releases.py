@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conformance.cli import app as cli
-from conformance.targets import matrix_render
+from ropecheck.conformance.cli import app as cli
+from ropecheck.conformance.matrix import render as matrix_render
 
 pytestmark = pytest.mark.engine
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.versions import newer_than_known
+from ropecheck.conformance.versions import newer_than_known
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from conformance.cli import app as cli
-from conformance.vectors.types import FOLDERS
+from ropecheck.conformance.cli import app as cli
+from ropecheck.conformance.vectors.types import FOLDERS
 
 COMMITTED = Path(__file__).parents[2] / "vectors"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.vectors import store
+from ropecheck.conformance.vectors import store
 from tests.vectors.conftest import COMMITTED, Graded, Json, answer_to, only
 
 

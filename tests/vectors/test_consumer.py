@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from conformance.vectors import store
+from ropecheck.conformance.vectors import store
 from tests.vectors.conftest import COMMITTED, Graded
 
 Json = dict[str, Any]

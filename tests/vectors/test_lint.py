@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.cli import app as cli
-from conformance.vectors import lint
+from ropecheck.conformance.cli import app as cli
+from ropecheck.conformance.vectors import lint
 from tests.vectors.conftest import Json, only
 
 

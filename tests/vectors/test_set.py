@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from conformance.cli import app as cli
-from conformance.scenarios import chosen
-from conformance.vectors import make, store, types
-from conformance.vectors.choose import choose, uncovered
-from conformance.vectors.derive import derive, to_table
-from conformance.vectors.lint import lint
-from conformance.vectors.make import Candidate, candidates
-from spec.rules import all_rules
+from ropecheck.conformance.cli import app as cli
+from ropecheck.conformance.scenarios.chosen import chosen
+from ropecheck.conformance.vectors import make, store, types
+from ropecheck.conformance.vectors.choose import choose, uncovered
+from ropecheck.conformance.vectors.derive import derive, to_table
+from ropecheck.conformance.vectors.lint import lint
+from ropecheck.conformance.vectors.make import Candidate, candidates
+from ropecheck.spec.rules import all_rules
 from tests.vectors.conftest import COMMITTED
 
 NO_TABLE_RULE = {
@@ -75,7 +75,7 @@ def test_the_schema_file_is_that_of_the_structs() -> None:
 
 def test_derivation_imports_the_specification_only() -> None:
     code = (
-        "import sys, conformance.vectors.derive; "
+        "import sys, ropecheck.conformance.vectors.derive; "
         "print([m for m in sys.modules if m.split('.')[0] in ('reference', 'numpy', 'adapters')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from adapters import protocol
-from conformance.mutants import cells, forwards, padding
-from conformance.mutants.base import Mutant
-from conformance.plan import decoded
-from conformance.reference_engine import Held, ReferenceEngine
-from conformance.vectors import store
-from conformance.vectors import types as v
-from conformance.vectors.grade import grade
-from conformance.vectors.runs import history_of, media_spans
-from spec.families import family as find_family
+from ropecheck.adapters import protocol
+from ropecheck.conformance.plan.planner import decoded
+from ropecheck.conformance.selftest.mutants import cells, forwards, padding
+from ropecheck.conformance.selftest.mutants.base import Mutant
+from ropecheck.conformance.selftest.reference_engine import Held, ReferenceEngine
+from ropecheck.conformance.vectors import store
+from ropecheck.conformance.vectors import types as v
+from ropecheck.conformance.vectors.grade import grade
+from ropecheck.conformance.vectors.runs import history_of, media_spans
+from ropecheck.spec.families import family as find_family
 from tests.vectors.conftest import COMMITTED
 
 UNSEEN = {

@@ -1,0 +1,1 @@
+"""One archive for a host with a GPU and without a network."""

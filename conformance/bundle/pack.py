@@ -1,0 +1,215 @@
+"""One archive with the suite, several engine releases and the packages that a GPU host lacks, for hosts without a
+network. `bundle_runner.py` travels inside as `run.py`; it needs only the host's Python and torch.
+
+Releases share most of their bytes: equal files become hard links, and files of one path stand side by side, where the
+compressor sees that they are nearly equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import lzma
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+import ropecheck
+from ropecheck.conformance.bundle import parts as parts
+from ropecheck.conformance.bundle.runner import MANIFEST, ROOT, Manifest, TargetEntry
+from ropecheck.conformance.store.files import pretty
+from ropecheck.conformance.targets import pip_overlay, provision
+from ropecheck.conformance.targets.pip_overlay import ProvisionError
+from ropecheck.conformance.targets.provisioned import RECORD, Record, folder_of
+from ropecheck.conformance.version import spec_hash, suite_version
+
+DICTIONARY = 64 << 20
+"""Bytes that the compressor looks back. Equal and nearly equal files stand together, so this is plenty."""
+
+SUITE = ("spec", "reference", "conformance", "adapters")
+
+Say = Callable[[str], None]
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked for."""
+
+    targets: tuple[str, ...]
+    python: str
+    """The host's Python, "3.12"."""
+    torch: str = ""
+    """The host's torch, "2.11": releases that pin it bring their compiled kernels; "": none does."""
+    arch: str = "90"
+    """The host's GPU: compute capability without the dot."""
+    host_has: tuple[str, ...] = ()
+    """Packages that the host has already, beside torch and what torch needs."""
+    max_megabytes: float = 0.0
+    """Largest archive that is accepted; 0: any."""
+    level: int = 3
+    """1 (fast) to 9 (small)."""
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A file of the archive: its name there, and where it is now."""
+
+    name: str
+    source: Path
+
+
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """What was packed."""
+
+    megabytes: float
+    unpacked: float
+    files: int
+    links: int
+    manifest: Manifest
+
+
+def make(options: Options, out: Path, say: Say = lambda _: None) -> Made:
+    """Write the archive. Raises ProvisionError, also when it is larger than asked for: then nothing is written."""
+    with tempfile.TemporaryDirectory(prefix="ropecheck-bundle-") as scratch:
+        members, manifest = collect(options, Path(scratch), say)
+        say(f"packing {len(members)} files")
+        temporary = out.with_name(f".{out.name}.part")
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            unpacked, links = pack(members, manifest, temporary, options.level)
+            megabytes = temporary.stat().st_size / 1e6
+            if options.max_megabytes and megabytes > options.max_megabytes:
+                largest = ", ".join(f"{name} {size / 1e6:.0f} MB" for name, size in biggest(members)[:6])
+                raise ProvisionError(
+                    f"the archive is {megabytes:.1f} MB, {options.max_megabytes:g} were allowed; nothing was written. "
+                    f"Unpacked: {largest}. Name fewer targets, or more packages with --host-has",
+                    2,
+                )
+            temporary.replace(out)
+        except OSError as error:
+            raise ProvisionError(f"{out}: {error.strerror or error}") from error
+        finally:
+            temporary.unlink(missing_ok=True)
+    return Made(megabytes=megabytes, unpacked=unpacked / 1e6, files=len(members), links=links, manifest=manifest)
+
+
+def collect(options: Options, scratch: Path, say: Say = lambda _: None) -> tuple[list[Member], Manifest]:
+    """Every file of the archive, and what its manifest says. `scratch` is for wheels. Raises ProvisionError."""
+    entries: list[TargetEntry] = []
+    members = list(suite_members())
+    for name in dict.fromkeys(options.targets):
+        record = provision.add(name, say=say)
+        files = parts.target_files(record)
+        where = f"{ROOT}/suite/.ropecheck/targets/{folder_of(record.name).name}"
+        members += [Member(f"{where}/site/{path}", source) for path, source in files.items()]
+        kernel = parts.kernel_of(record, options.torch)
+        if kernel:
+            say(f"{name}: {kernel}, trimmed to sm{options.arch}")
+            members += [
+                Member(f"{where}/site/{path}", source)
+                for path, source in parts.kernel_files(kernel, options, scratch).items()
+            ]
+        packages = record.packages or {"sglang": record.version}
+        moved = Record(
+            name=record.name,
+            kind="release",
+            version=record.version,
+            python="",
+            tag=options.python,
+            paths=("site",),
+            packages=packages,
+        )
+        at = scratch / f"{folder_of(record.name).name}.json"
+        at.write_bytes(pretty(moved))
+        members.append(Member(f"{where}/{RECORD}", at))
+        entries.append(TargetEntry(name=record.name, kernel=kernel, stand_ins=() if kernel else ("sgl_kernel",)))
+    about = scratch / "METADATA"
+    about.write_text(f"Metadata-Version: 2.1\nName: ropecheck\nVersion: {suite_version()}\n", encoding="utf-8")
+    members.append(Member(f"{ROOT}/suite/ropecheck-{suite_version()}.dist-info/METADATA", about))
+    wanted = parts.common_packages(options.host_has)
+    say(f"{len(wanted)} packages for Python {options.python}")
+    site = parts.unpack_wheels(wanted, options.python, scratch)
+    members += [Member(f"{ROOT}/site/{path}", source) for path, source in site.items()]
+    manifest = Manifest(
+        suite=f"{suite_version()} spec {spec_hash()}",
+        python=options.python,
+        torch=options.torch,
+        arch=options.arch,
+        targets=tuple(entries),
+        packages=wanted,
+        host_has=tuple(sorted(options.host_has)),
+        left_out=parts.LEFT_OUT,
+    )
+    return members, manifest
+
+
+def suite_members() -> Iterator[Member]:
+    """The suite's own files, without tests and documentation, and the runner at the archive's top."""
+    root = Path(__file__).resolve().parents[2]
+    for package in SUITE:
+        for path in sorted((root / package).rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield Member(f"{ROOT}/suite/ropecheck/{path.relative_to(root)}", path)
+    for path in sorted(Path(ropecheck.__file__).parent.glob("*.py")):
+        yield Member(f"{ROOT}/suite/ropecheck/{path.name}", path)
+    for extra in ("pyproject.toml", "LICENSE"):
+        if (root / extra).is_file():
+            yield Member(f"{ROOT}/suite/{extra}", root / extra)
+    yield Member(f"{ROOT}/run.py", root / "conformance" / "bundle" / "runner.py")
+
+
+def pack(members: Iterable[Member], manifest: Manifest, out: Path, level: int = 3) -> tuple[int, int]:
+    """Write the archive; returns its unpacked bytes and how many files became links to an equal one."""
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": level, "dict_size": DICTIONARY}]
+    first: dict[bytes, str] = {}
+    unpacked = links = 0
+    with (
+        lzma.open(out, "wb", format=lzma.FORMAT_XZ, filters=filters) as stream,
+        tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        _add(archive, f"{ROOT}/{MANIFEST}", pretty(manifest))
+        for member in sorted(members, key=_neighbours):
+            data = member.source.read_bytes()
+            digest = hashlib.sha256(data).digest()
+            if data and digest in first:
+                info = tarfile.TarInfo(member.name)
+                info.type, info.linkname = tarfile.LNKTYPE, first[digest]
+                archive.addfile(info)
+                links += 1
+                continue
+            first[digest] = member.name
+            unpacked += len(data)
+            _add(archive, member.name, data)
+    return unpacked, links
+
+
+def _neighbours(member: Member) -> tuple[str, str]:
+    """Files of one path in several releases stand together."""
+    inside = member.name.rpartition("/site/")[2]
+    return inside, member.name
+
+
+def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = len(data), 0o755 if name.endswith("run.py") else 0o644
+    archive.addfile(info, io.BytesIO(data))
+
+
+def biggest(members: Iterable[Member]) -> list[tuple[str, int]]:
+    """Unpacked bytes by package, the largest first; equal files count once."""
+    sizes: dict[str, int] = {}
+    seen: set[tuple[str, int]] = set()
+    for member in members:
+        size, inside = member.source.stat().st_size, member.name.rpartition("/site/")[2]
+        if (inside, size) not in seen:
+            seen.add((inside, size))
+            top = inside.partition("/")[0]
+            sizes[top] = sizes.get(top, 0) + size
+    return sorted(sizes.items(), key=lambda item: -item[1])
+
+
+def installed_release() -> str:
+    """The release in the running Python, as a target's name; "" for none."""
+    version = pip_overlay.installed("sglang")
+    return f"sglang=={version}" if version else ""

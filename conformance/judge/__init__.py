@@ -1,0 +1,1 @@
+"""Verdicts: pure functions of a plan and an answer."""

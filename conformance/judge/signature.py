@@ -1,0 +1,173 @@
+"""The shape of a wrong table, in words.
+
+A signature names what went wrong so that two scenarios of one fault carry the same words, and two faults do not.
+`classify` tries the explanations from the most to the least specific one; "other values" is the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ropecheck.adapters import protocol
+from ropecheck.reference.batches import Expected
+from ropecheck.reference.tables import Span
+from ropecheck.reference.timeline import IntArray, Timeline
+
+FARTHEST_SHIFT = 256
+"""Tokens. A window that was read from elsewhere in the sequence is looked for this far away."""
+
+
+def width_signature(expected: int, observed: int) -> str:
+    """For tables of the wrong width."""
+    if observed == 0:
+        return "no columns"
+    return "too few columns" if observed < expected else "too many columns"
+
+
+def index_signature(expected: IntArray, observed: IntArray) -> str:
+    """For the 1-D table of one span. int64 [n] each."""
+    shift = observed - expected
+    if _constant(shift):
+        return "off by one" if abs(int(shift[0])) == 1 else "shifted by a constant"
+    if not observed.any():
+        return "all zero"
+    if expected.size > 1 and _constant(observed):
+        return "one column repeated"
+    if sorted(expected.tolist()) == sorted(observed.tolist()):
+        return "wrong order"
+    return "other values"
+
+
+def column_signature(
+    expected: Expected,
+    span: Span,
+    columns: IntArray,
+    indices: IntArray,
+    want: IntArray,
+    got: IntArray,
+    deltas: Sequence[int],
+) -> str:
+    """For the wrong columns of one span. columns, indices: int64 [n]; want, got: int64 [axes, n]; deltas: per request,
+    as the engine holds them, which may have been seen to be wrong before."""
+    if expected.mode == "ragged_verify" and _equal_shares(expected, columns, indices, got, deltas):
+        return "dealt in equal shares"
+    if span.request < 0:
+        return "fill not zero"
+    for name, explains in (
+        ("all zero", _all_zero),
+        ("delta missing", _delta_missing),
+        ("delta of another request", _delta_of_another),
+        ("delta twice", _delta_twice),
+        ("delta negated", _delta_negated),
+    ):
+        if explains(expected, span, indices, want, got):
+            return name
+    if _continues_from_one_row(expected, span, want, got):
+        return "continues from one row"
+    shift = got - want
+    if _constant(shift.ravel()):
+        return "off by one" if abs(int(shift.flat[0])) == 1 else "shifted by a constant"
+    axis = _axis_signature(want, got)
+    if axis:
+        return axis
+    if _parent_columns(expected, span, indices, got):
+        return "columns of the parent"
+    if _another_window(expected, span, indices, got):
+        return "window of elsewhere"
+    if want.shape[1] > 1 and _constant_columns(got):
+        return "one column repeated"
+    return "other values"
+
+
+def _equal_shares(
+    expected: Expected, columns: IntArray, indices: IntArray, got: IntArray, deltas: Sequence[int]
+) -> bool:
+    """Whether packed columns were given deltas as if every request owned the same number of them."""
+    width, count = expected.tables[""].positions.size, len(expected.lines)
+    if width % count:
+        return False
+    shares = np.array([deltas[int(column) // (width // count)] for column in columns], dtype=np.int64)
+    return bool((got == indices + shares).all())
+
+
+def _constant(values: IntArray) -> bool:
+    return bool(values.size) and bool((values == values.flat[0]).all())
+
+
+def _constant_columns(values: IntArray) -> bool:
+    return bool((values == values[:, :1]).all())
+
+
+def _all_zero(_e: Expected, _s: Span, _i: IntArray, want: IntArray, got: IntArray) -> bool:
+    return not got.any() and bool(want.any())
+
+
+def _delta_missing(expected: Expected, span: Span, indices: IntArray, _w: IntArray, got: IntArray) -> bool:
+    return expected.lines[span.request].delta != 0 and bool((got == indices).all())
+
+
+def _delta_twice(expected: Expected, span: Span, indices: IntArray, _w: IntArray, got: IntArray) -> bool:
+    delta = expected.lines[span.request].delta
+    return delta != 0 and bool((got == indices + 2 * delta).all())
+
+
+def _delta_negated(expected: Expected, span: Span, indices: IntArray, _w: IntArray, got: IntArray) -> bool:
+    delta = expected.lines[span.request].delta
+    return delta != 0 and bool((got == indices - delta).all())
+
+
+def _delta_of_another(expected: Expected, span: Span, indices: IntArray, _w: IntArray, got: IntArray) -> bool:
+    own = expected.lines[span.request].delta
+    others = {line.delta for row, line in enumerate(expected.lines) if row != span.request and line.delta != own}
+    return any(delta != 0 and bool((got == indices + delta).all()) for delta in others)
+
+
+def _continues_from_one_row(expected: Expected, span: Span, want: IntArray, got: IntArray) -> bool:
+    shift = got - want
+    return _constant(shift.ravel()) and from_one_row(expected.lines[span.request], int(shift.flat[0]))
+
+
+def from_one_row(line: Timeline, shift: int) -> bool:
+    """Whether `shift` is that of text placed after the last token's t (or h, or w) instead of the largest row."""
+    if not line.width:
+        return False
+    free = line.delta + line.width
+    return any(shift == int(row) + 1 - free != 0 for row in line.table[:, line.width - 1])
+
+
+def _axis_signature(want: IntArray, got: IntArray) -> str:
+    if (got == got[:1]).all() and not (want == want[:1]).all():
+        if any((got[0] == row).all() for row in want):
+            return "one row repeated"
+    elif sorted(map(tuple, want.tolist())) == sorted(map(tuple, got.tolist())):
+        return "rows swapped"
+    wrong = [axis for axis in range(want.shape[0]) if not (want[axis] == got[axis]).all()]
+    return f"row {'thwx'[wrong[0]]} wrong" if len(wrong) == 1 and want.shape[0] > 1 else ""
+
+
+def _parent_columns(expected: Expected, span: Span, indices: IntArray, got: IntArray) -> bool:
+    parent = expected.parent_lines[span.request]
+    return parent is not None and bool((parent.take(indices) == got).all())
+
+
+def _another_window(expected: Expected, span: Span, indices: IntArray, got: IntArray) -> bool:
+    line = expected.lines[span.request]
+    for shift in range(-FARTHEST_SHIFT, FARTHEST_SHIFT + 1):
+        moved = indices + shift
+        if shift and int(moved.min()) >= 0 and bool((line.take(moved) == got).all()):
+            return True
+    return False
+
+
+def raise_signature(result: protocol.Raised) -> str:
+    """ "raises TypeError in FUNCTION": the function is part of the shape, its line is not."""
+    function = result.where.rsplit(" ", 1)[-1] if result.where else ""
+    return f"raises {result.type}" + (f" in {function}" if function else "")
+
+
+def raised_line(result: protocol.Raised) -> str:
+    """Type, first line of the message, and where."""
+    first = result.message.strip().splitlines()
+    return f"{result.type}: {first[0] if first else ''}" + (f" at {result.where}" if result.where else "")

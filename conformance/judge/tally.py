@@ -1,0 +1,46 @@
+"""What the checks of one scenario have found so far; every judge writes into it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ropecheck.adapters import protocol
+from ropecheck.conformance.judge.outcome import Failure, Unrun
+
+
+class Tally:
+    """What the checks of one scenario have found so far."""
+
+    def __init__(self) -> None:
+        self.checked: dict[str, int] = {}
+        self.failures: list[Failure] = []
+        self.not_offered: list[tuple[str, str]] = []
+        self.unrun: list[Unrun] = []
+        self.modes: dict[str, int] = {}
+        self.situations: dict[str, int] = {}
+        self.ran: dict[str, dict[str, int]] = {}
+        self.tainted: dict[int, str] = {}
+        """Requests whose held state was seen to be wrong -> the rule that said so. Wrong tables that such a request
+        is given afterwards are consequences, and say so instead of posing as findings of their own."""
+
+        self.held: dict[int, tuple[protocol.Tensor, protocol.Tensor]] = {}
+        """Table and delta that each request was last seen to hold."""
+
+    def taint(self, req: int, rule: str) -> str:
+        """Mark a request's state as wrong; returns the first rule that did."""
+        return self.tainted.setdefault(req, rule)
+
+    def note(self, mode: str, names: Sequence[str]) -> None:
+        """These engine functions or kernels ran for a forward of this mode."""
+        forwards = self.ran.setdefault(mode, {})
+        for name in names:
+            forwards[name] = forwards.get(name, 0) + 1
+
+    def check(self, *rules: str) -> None:
+        for rule in rules:
+            self.checked[rule] = self.checked.get(rule, 0) + 1
+
+    def fail(self, failure: Failure) -> None:
+        """Record a failure, once per rule, mode and signature of an operation."""
+        if not any(known.key == failure.key and known.step == failure.step for known in self.failures):
+            self.failures.append(failure)

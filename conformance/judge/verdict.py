@@ -1,0 +1,196 @@
+"""The judge: a pure function of a plan and an answer. It knows no engine, no known-failure list and no tally."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ropecheck.adapters import protocol
+from ropecheck.conformance.judge import laws as readings
+from ropecheck.conformance.judge import states
+from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, Unrun
+from ropecheck.conformance.judge.rotary import judge_rotary
+from ropecheck.conformance.judge.signature import raise_signature, raised_line
+from ropecheck.conformance.judge.tables import judge_tables
+from ropecheck.conformance.judge.tally import Tally
+from ropecheck.conformance.plan.planner import CostCheck, LawCheck, Plan, StateCheck, TableCheck
+from ropecheck.conformance.plan.rotary import RotaryCheck
+
+
+def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
+    """The outcome of a scenario. The answer must hold one result per step (the client has checked that)."""
+    tally = Tally()
+    broken = _broken_steps(plan, answer, tally)
+    for check in plan.checks:
+        if isinstance(check, LawCheck):
+            readings.judge_law(tally, check, answer)
+            continue
+        if isinstance(check, RotaryCheck):
+            judge_rotary(tally, check, answer)
+            continue
+        result = answer.results[check.result]
+        mode = (
+            check.expected.mode
+            if isinstance(check, TableCheck)
+            else (check.mode if isinstance(check, CostCheck) else "state")
+        )
+        if isinstance(result, protocol.NotOffered):
+            tally.not_offered.append((mode, result.reason))
+        elif isinstance(result, protocol.Raised):
+            doomed = bool(broken) and _doomed(plan.job.steps[check.result], check.result, broken)
+            _raised(tally, check.op, mode, result, isinstance(check, StateCheck), doomed)
+        elif broken and isinstance(check, TableCheck) and _doomed(plan.job.steps[check.result], check.result, broken):
+            continue
+        elif isinstance(check, TableCheck) and isinstance(result, protocol.Tables):
+            judge_tables(tally, check, result)
+        elif isinstance(check, StateCheck) and isinstance(result, protocol.States):
+            check = _spared(check, broken)
+            before = None if check.since is None else answer.results[check.since]
+            states.judge_states(tally, check, result, before if isinstance(before, protocol.States) else None)
+        elif isinstance(check, CostCheck) and isinstance(result, protocol.Counted):
+            _cost(tally, check, result)
+        else:
+            tally.unrun.append(Unrun(stage="decode", message=f"answered with {type(result).__name__}", step=check.op))
+    return Outcome(
+        scenario=plan.scenario.id,
+        name=plan.scenario.name,
+        checked=tally.checked,
+        failures=tuple(tally.failures),
+        not_offered=tuple(tally.not_offered),
+        unrun=tuple(tally.unrun),
+        modes=tally.modes,
+        situations=tally.situations,
+        ran=tally.ran,
+        forwards=answer.forwards,
+        engine_ns=answer.engine_ns,
+        compare_ns=answer.compare_ns,
+    )
+
+
+def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> dict[int, int]:
+    """Exceptions in steps that no check looks at (arrivals, turns, ends): request -> the first step of its own that
+    the engine failed in."""
+    looked_at = {check.result for check in plan.checks}
+    looked_at.update(n for check in plan.checks if isinstance(check, RotaryCheck) for n in check.results)
+    broken: dict[int, int] = {}
+    for number, result in enumerate(answer.results):
+        if broken:
+            arrival = plan.job.steps[number]
+            if isinstance(arrival, protocol.Turn) and arrival.parent in broken:
+                broken.setdefault(arrival.req, number)
+        if number in looked_at:
+            continue
+        if isinstance(result, protocol.NotOffered):
+            tally.not_offered.append(("state", result.reason))
+        elif isinstance(result, protocol.Raised):
+            step = protocol_tag(plan.job.steps[number])
+            if result.stage != "engine":
+                if _doomed(plan.job.steps[number], number, broken):
+                    continue
+                tally.unrun.append(Unrun(stage=result.stage, message=f"{step}: {raised_line(result)}"))
+            else:
+                broken.setdefault(getattr(plan.job.steps[number], "req", -1), number)
+                rule = _turn_rule(plan, number) or "table.present"
+                tally.check(rule)
+                tally.fail(
+                    Failure(
+                        rule=rule,
+                        mode=step if rule == "table.present" else rule.split(".", 1)[0],
+                        signature=raise_signature(result),
+                        step=_op_of(plan, number),
+                        label="",
+                        message=raised_line(result),
+                        where=result.where,
+                    )
+                )
+    return broken
+
+
+def _spared(check: StateCheck, broken: dict[int, int]) -> StateCheck:
+    """The check without requests that the engine failed to make, and those that continue them."""
+    if not any(one.request.req in broken for one in check.expected):
+        return check
+    kept = tuple(one for one in check.expected if one.request.req not in broken)
+    return replace(check, expected=kept)
+
+
+def _doomed(step: protocol.Step, number: int, broken: dict[int, int]) -> bool:
+    """Whether this step needs a request that the engine failed to make or change in an earlier step: then it ran on
+    a state that no request leads to, and its exception says nothing."""
+    inner = step.forward if isinstance(step, protocol.Cost) else step
+    reqs = getattr(inner, "reqs", None) or (getattr(inner, "req", -1),)
+    return any(number > broken.get(req, number) for req in reqs)
+
+
+def _turn_rule(plan: Plan, number: int) -> str:
+    """Where the step is a session's turn: the rule that says what its history is. "" elsewhere."""
+    if not isinstance(plan.job.steps[number], protocol.Turn):
+        return ""
+    after = (check for check in plan.checks if isinstance(check, StateCheck) and check.result > number)
+    rules = next((check.history_rules for check in after), ())
+    return rules[-1] if rules else ""
+
+
+def _raised(tally: Tally, op: int, mode: str, result: protocol.Raised, state: bool, doomed: bool) -> None:
+    if doomed:
+        return
+    if result.stage != "engine" or state:
+        tally.unrun.append(Unrun(stage=result.stage, message=f"{mode}: {raised_line(result)}", step=op))
+        return
+    tally.check("table.present")
+    tally.fail(
+        Failure(
+            rule="table.present",
+            mode=mode,
+            signature=raise_signature(result),
+            step=op,
+            label="",
+            message=raised_line(result),
+            where=result.where,
+        )
+    )
+
+
+def _cost(tally: Tally, check: CostCheck, result: protocol.Counted) -> None:
+    tally.check(check.rule)
+    tally.modes[check.mode] = tally.modes.get(check.mode, 0) + 1
+    tally.note(check.mode, result.ran)
+    if result.method == "cuda":
+        tally.check("cost.synchronisations")
+        if result.syncs > check.waits:
+            tally.fail(
+                Failure(
+                    rule="cost.synchronisations",
+                    mode=check.mode,
+                    signature="too many waits",
+                    step=check.op,
+                    label="",
+                    message=f"waits {result.syncs} times for the device, at most {check.waits}: "
+                    f"{', '.join(result.sync_lines)}",
+                    difference=Difference("waits", expected=check.waits, observed=result.syncs),
+                    where=", ".join(result.sync_lines),
+                )
+            )
+    if result.copies > check.budget:
+        tally.fail(
+            Failure(
+                rule=check.rule,
+                mode=check.mode,
+                signature="too many copies",
+                step=check.op,
+                label="",
+                message=f"{result.copies} host-to-device copies, at most {check.budget}: {', '.join(result.lines)}",
+                difference=Difference("copies", expected=check.budget, observed=result.copies),
+                where=", ".join(result.lines),
+            )
+        )
+
+
+def _op_of(plan: Plan, result: int) -> int:
+    """The operation that a step belongs to: that of the next check after it, or the last one."""
+    later = [check.op for check in plan.checks if check.result >= result]
+    return later[0] if later else len(plan.scenario.ops) - 1
+
+
+def protocol_tag(step: protocol.Step) -> str:
+    """ "submit", "turn", .."""
+    return str(step.__struct_config__.tag)

@@ -1,0 +1,166 @@
+"""Known differences between a target's prompt tables and the family's: data with a reason, and a witness each."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable, Container, Iterable
+from pathlib import Path
+
+import msgspec
+
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.families.case import Case
+from ropecheck.conformance.families.cases import chosen, from_items
+from ropecheck.conformance.families.layout import Segment
+from ropecheck.conformance.judge.outcome import Failure
+from ropecheck.conformance.versions import within
+from ropecheck.spec.families import FAMILIES
+from ropecheck.spec.families.declaration import GridFamily
+from ropecheck.spec.rules import all_rules
+
+FILE = Path(__file__).parents[1] / "data" / "families.toml"
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One way in which one target differs, in one or several families."""
+
+    id: str
+    families: tuple[str, ...]
+    target: str
+    versions: str = ""
+    """The versions that were seen with it; "" for all."""
+    rules: tuple[str, ...]
+    signatures: tuple[str, ...]
+    builder: str = "rope_index"
+    when: str
+    """A name in `CONDITIONS`."""
+    kind: str
+    right: str
+    reason: str
+    witness: str
+    """Name of a case that shows it."""
+
+    @property
+    def name(self) -> str:
+        return self.id
+
+    @property
+    def path(self) -> Path:
+        """The list that it stands in."""
+        return FILE
+
+    @property
+    def rule(self) -> str:
+        """The first of its rules, under which reports file it."""
+        return self.rules[0]
+
+    @property
+    def link(self) -> str:
+        """Who is right, and what it is called."""
+        return f"{self.kind}; right: {self.right}"
+
+    def explains(self, case: Case, failure: Failure, target: str, version: str) -> bool:
+        """Whether this difference is what the failure shows."""
+        return (
+            self.target == target
+            and case.family in self.families
+            and case.builder == self.builder
+            and failure.rule in self.rules
+            and failure.signature in self.signatures
+            and (not self.versions or within(version, self.versions))
+            and CONDITIONS[self.when](case)
+        )
+
+
+def segments(case: Case, *kinds: str) -> list[Segment]:
+    return [segment for prompt in case.prompts for segment in prompt if segment.kind in kinds]
+
+
+def _outlasts(case: Case) -> bool:
+    family = FAMILIES[case.family]
+    if not isinstance(family, GridFamily):
+        return False
+    for segment in segments(case, "video"):
+        t, h, w = segment.grid or (1, 1, 1)
+        steps = t // family.temporal_merge
+        last = steps - 1
+        if family.tokens_per_second is not None:
+            last = math.floor(last * segment.seconds * family.tokens_per_second)
+        if last + 1 > max(h, w) // family.merge:
+            return True
+    return False
+
+
+def _several(case: Case) -> bool:
+    return any(len(segments(case, kind)) > 1 for kind in ("image", "video"))
+
+
+def _long_interval(case: Case) -> bool:
+    return any(segment.seconds > 2 for segment in segments(case, "track"))
+
+
+def _odd_interval(case: Case) -> bool:
+    return any(segment.seconds * 1024 % 1 != 0 for segment in segments(case, "video", "track"))
+
+
+CONDITIONS: dict[str, Callable[[Case], bool]] = {
+    "always": lambda case: True,
+    "media": lambda case: bool(segments(case, "image", "video", "track")),
+    "a video outlasts its frame": _outlasts,
+    "a batch of prompts": lambda case: len(case.prompts) > 1,
+    "a track": lambda case: bool(segments(case, "track")),
+    "a track whose interval is longer than a chunk": _long_interval,
+    "an interval that is no binary fraction": _odd_interval,
+    "a video whose interval is not one second": lambda case: any(s.seconds != 1 for s in segments(case, "video")),
+    "several items of one kind": _several,
+    "torn": lambda case: bool(case.torn),
+    "grid left over": lambda case: case.torn == "grid left over",
+    "grid undivided": lambda case: case.torn == "grid undivided",
+    "run cut short": lambda case: case.torn == "run cut short",
+}
+"""What an entry's `when` may say."""
+
+
+def load(path: Path = FILE) -> tuple[Difference, ...]:
+    """The list. Raises UsageError naming the entry that is wrong."""
+    try:
+        body = tomllib.loads(path.read_text(encoding="utf-8"))
+        entries = msgspec.convert(body.get("difference", []), tuple[Difference, ...])
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise UsageError(f"{path.name}: {error}") from None
+    rules = all_rules()
+    seen: set[str] = set()
+    for entry in entries:
+        for problem in _problems(entry, rules, seen):
+            raise UsageError(f"{path.name}: entry {entry.id}: {problem}")
+        seen.add(entry.id)
+    return entries
+
+
+def applying(entries: Iterable[Difference], target: str, version: str) -> tuple[Difference, ...]:
+    """The entries that this release must answer for. `target` is the engine's own name."""
+    return tuple(
+        entry for entry in entries if entry.target == target and (not entry.versions or within(version, entry.versions))
+    )
+
+
+def witness(entry: Difference) -> Case:
+    """The case that an entry names. Raises UsageError for a name that no case has."""
+    for family in entry.families:
+        for case in (*chosen(family), *from_items(family)):
+            if case.name == entry.witness:
+                return case
+    raise UsageError(f"{FILE.name}: entry {entry.id}: witness: no case of its families is named {entry.witness!r}")
+
+
+def _problems(entry: Difference, rules: Container[str], seen: set[str]) -> list[str]:
+    found = [f"unknown family {name}" for name in entry.families if name not in FAMILIES]
+    found += [f"unknown rule {name}" for name in entry.rules if name not in rules]
+    if entry.when not in CONDITIONS:
+        found.append(f"unknown condition {entry.when!r}")
+    if entry.kind not in ("mistake", "choice", "function level"):
+        found.append(f"unknown kind {entry.kind!r}")
+    if entry.id in seen:
+        found.append("its id is taken")
+    return found

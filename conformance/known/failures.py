@@ -1,0 +1,208 @@
+"""The known-failure list: one TOML file per bug, with the scenario that shows it beside it.
+
+An entry says which failure is expected of which versions of which target, why the expected value is right, and where
+the bug is reported. Its witness is replayed first in every run; when it passes, or fails in another way, the run
+fails: a list that nobody must clean hides the next bug.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from ropecheck.conformance.errors import UsageError, meant
+from ropecheck.conformance.families.case import Case
+from ropecheck.conformance.judge.outcome import Failure, Outcome
+from ropecheck.conformance.known.differences import Difference
+from ropecheck.conformance.store.files import pretty, read_scenario, write_atomic
+from ropecheck.conformance.versions import parse_range, within
+from ropecheck.reference.operations import Scenario
+from ropecheck.spec.rules import all_rules
+
+FOLDER = Path(__file__).parents[1] / "data" / "known"
+"""The list that ships with the suite."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One bug that is expected."""
+
+    rule: str
+    mode: str
+    signature: str
+    target: str
+    versions: str = ""
+    """The versions that have it, such as ">=0.5.20,<=0.5.23"; "" for all."""
+    device: str = ""
+    """"cpu" or "cuda" where only that device shows it; "" for both."""
+    reason: str
+    """How the right value follows, in words that convince without running anything."""
+    link: str
+    first_seen: datetime.date
+    expires: datetime.date | None = None
+    witness: str
+    """File name of a scenario beside the entry."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """The failure that it stands for."""
+        return (self.rule, self.mode, self.signature)
+
+
+class Known(msgspec.Struct, frozen=True):
+    """An entry, where it is, and its witness."""
+
+    path: Path
+    entry: Entry
+    witness: Scenario
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def rule(self) -> str:
+        return self.entry.rule
+
+    @property
+    def reason(self) -> str:
+        return self.entry.reason
+
+    @property
+    def link(self) -> str:
+        return self.entry.link
+
+
+class Check(msgspec.Struct, frozen=True):
+    """What became of an entry. state: "open" (fails as said), "stale", "changed", "expired", "unrun"."""
+
+    known: Known | Difference
+    state: str
+    message: str
+
+
+def load(folder: Path = FOLDER) -> tuple[Known, ...]:
+    """Every entry, by file name. Raises UsageError naming file and field."""
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder of known failures")
+    found = tuple(_read(path) for path in sorted(folder.glob("*.toml")))
+    seen: dict[tuple[object, ...], Known] = {}
+    for known in found:
+        entry = known.entry
+        identity = (entry.key, entry.target, entry.versions, entry.device)
+        if identity in seen:
+            raise UsageError(f"{known.path}: says the same as {seen[identity].name}")
+        seen[identity] = known
+    return found
+
+
+def _read(path: Path) -> Known:
+    try:
+        entry = msgspec.convert(tomllib.loads(path.read_text("utf-8")), Entry)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not TOML: {error}") from error
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: {error}") from error
+    for field in ("rule", "mode", "signature", "target", "reason", "link", "witness"):
+        if not getattr(entry, field).strip():
+            raise UsageError(f"{path}: {field} is empty")
+    if "*" in entry.rule + entry.mode + entry.signature:
+        raise UsageError(f"{path}: an entry stands for one failure; wildcards are not allowed")
+    if entry.rule not in all_rules():
+        raise UsageError(f"{path}: unknown rule {entry.rule!r}{meant(entry.rule, all_rules())}")
+    try:
+        parse_range(entry.versions)
+    except ValueError as error:
+        raise UsageError(f"{path}: versions: {error}") from error
+    return Known(path, entry, read_scenario(path.parent / entry.witness))
+
+
+def applying(entries: Iterable[Known], target: str, version: str, device: str) -> tuple[Known, ...]:
+    """The entries that this target, version and device must answer for. `target` is the engine's own name."""
+    return tuple(
+        known
+        for known in entries
+        if known.entry.target == target and known.entry.device in ("", device) and within(version, known.entry.versions)
+    )
+
+
+def check(known: Known, outcome: Outcome, today: datetime.date) -> Check:
+    """Judge an entry by its witness's outcome."""
+    entry = known.entry
+    if any(failure.key == entry.key for failure in outcome.failures):
+        if entry.expires is not None and entry.expires < today:
+            return Check(known, "expired", f"expired on {entry.expires.isoformat()} and still fails")
+        return Check(known, "open", "fails as expected")
+    if outcome.unrun:
+        first = outcome.unrun[0]
+        return Check(known, "unrun", f"its witness could not run ({first.stage}: {first.message})")
+    if outcome.failures:
+        first_key = " / ".join(outcome.failures[0].key)
+        return Check(known, "changed", f"its witness fails otherwise: {first_key}")
+    if not outcome.checked.get(entry.rule):
+        why = f": {outcome.not_offered[0][1]}" if outcome.not_offered else ""
+        return Check(known, "stale", f"its witness does not check the rule here{why}")
+    return Check(known, "stale", "its witness passes: the bug is fixed, remove the entry")
+
+
+def check_difference(entry: Difference, case: Case, outcome: Outcome, target: str, version: str) -> Check:
+    """Judge a known difference of prompt tables by its witness's outcome."""
+    if any(entry.explains(case, failure, target, version) for failure in outcome.failures):
+        return Check(entry, "open", "differs as expected")
+    if outcome.unrun:
+        first = outcome.unrun[0]
+        return Check(entry, "unrun", f"its witness could not run ({first.stage}: {first.message})")
+    if outcome.failures:
+        first_key = " / ".join(outcome.failures[0].key)
+        return Check(entry, "changed", f"its witness {case.name!r} fails otherwise: {first_key}")
+    if outcome.not_offered:
+        return Check(entry, "stale", f"its witness {case.name!r} is not offered here: {outcome.not_offered[0][1]}")
+    return Check(entry, "stale", f"its witness {case.name!r} passes: the difference is gone, remove the entry")
+
+
+def match(failure: Failure, entries: Iterable[Known]) -> Known | None:
+    """The entry that expects this failure."""
+    return next((known for known in entries if known.entry.key == failure.key), None)
+
+
+def add(folder: Path, entry: Entry, witness: Scenario) -> Path:
+    """Write an entry and its witness; returns the entry's path. Raises UsageError when it is there already."""
+    path = folder / f"{_slug(f'{entry.target} {entry.rule} {entry.mode} {entry.signature}')}.toml"
+    if path.exists():
+        raise UsageError(f"{path}: there is an entry for this failure already; edit it")
+    write_atomic(folder / entry.witness, pretty(witness))
+    write_atomic(path, render(entry).encode())
+    return path
+
+
+def remove(known: Known, all_entries: Iterable[Known]) -> None:
+    """Delete an entry, and its witness when no other entry uses it."""
+    known.path.unlink(missing_ok=True)
+    others = [other for other in all_entries if other.path != known.path and other.path.exists()]
+    if all(other.entry.witness != known.entry.witness for other in others):
+        (known.path.parent / known.entry.witness).unlink(missing_ok=True)
+
+
+def render(entry: Entry) -> str:
+    """The entry as TOML, in the order of the fields."""
+    lines = []
+    for field, value in msgspec.structs.asdict(entry).items():
+        if value is None or value == "":
+            continue
+        lines.append(f"{field} = {value.isoformat() if isinstance(value, datetime.date) else _quoted(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """A TOML basic string; JSON's escapes are a subset of TOML's, but for DEL."""
+    return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -1,0 +1,184 @@
+"""The matrix for people: a terminal table, Markdown, and JSON for tools.
+
+A cell says `ok`, `F3` (failure number 3 of the list below the table), `f` (fails, but only in the wake of another
+rule's failure), `-` (not offered), `?` (could not run) or a blank (no scenario reached the rule).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from rich.table import Table
+from rich.text import Text
+
+from ropecheck.conformance.matrix.matrix import Column, State, Step, bounds, rules_of, state, steps
+
+MARKS = {"pass": "ok", "follows": "f", "not offered": "-", "could not run": "?", "not reached": ""}
+
+LEGEND = (
+    "`ok` passes; `F1` fails as failure 1 below; `f` fails, but only in the wake of another rule's failure; "
+    "`-` not offered by that release; `?` could not run; blank: no scenario reached the rule"
+)
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One rule over all versions."""
+
+    mode: str
+    rule: str
+    states: tuple[State, ...]
+    first_bad: str
+    first_good: str
+
+
+class Report(msgspec.Struct, frozen=True):
+    """The JSON form. `columns[i]` is the run behind `rows[..].states[i]`."""
+
+    schema: int
+    rows: tuple[Row, ...]
+    steps: tuple[Step, ...]
+    columns: tuple[Column, ...]
+
+
+def report(columns: Sequence[Column]) -> Report:
+    """Everything that the matrix says. Columns in version order."""
+    rows = []
+    for rule in rules_of(columns):
+        first_bad, first_good = bounds(columns, rule)
+        states = tuple(state(column, rule) for column in columns)
+        rows.append(Row(rule.split(".", 1)[0], rule, states, first_bad, first_good))
+    return Report(1, tuple(rows), tuple(steps(columns)), tuple(columns))
+
+
+def marks(columns: Sequence[Column], rule: str, numbers: dict[tuple[str, str, str], int]) -> list[str]:
+    """One mark per column; failures by their number, without those that only follow."""
+    found = []
+    for column in columns:
+        kind, _ = state(column, rule)
+        if kind == "fail":
+            shapes = column.cells[rule].failures
+            wanted = sorted({numbers[(rule, s.mode, s.signature)] for s in shapes if not s.consequence})
+            found.append(" ".join(f"F{number}" for number in wanted))
+        else:
+            found.append(MARKS[kind])
+    return found
+
+
+def causes(columns: Sequence[Column]) -> list[Step]:
+    """The dated failures, without those that only follow from another."""
+    return [step for step in steps(columns) if not step.consequence]
+
+
+def numbering(found: Sequence[Step]) -> dict[tuple[str, str, str], int]:
+    """(rule, mode, signature) -> the number of the failure in the list."""
+    return {(step.rule, step.mode, step.signature): index for index, step in enumerate(found, 1)}
+
+
+def terminal(columns: Sequence[Column], width: int) -> list[Table | Text]:
+    """The matrix as rich renderables; a narrow terminal gets the columns in several tables."""
+    found = causes(columns)
+    numbers = numbering(found)
+    rules = rules_of(columns)
+    room = max(1, (width - max(map(len, rules), default=10) - 4) // 9)
+    parts: list[Table | Text] = []
+    for start in range(0, len(columns), room):
+        shown = columns[start : start + room]
+        table = Table(box=None, pad_edge=False, show_edge=False)
+        table.add_column("rule", no_wrap=True)
+        for column in shown:
+            table.add_column(short(column), overflow="fold")
+        topic = ""
+        for rule in rules:
+            if rule.split(".", 1)[0] != topic:
+                topic = rule.split(".", 1)[0]
+                table.add_row(Text(topic, style="bold"))
+            table.add_row("  " + rule, *(_styled(mark) for mark in marks(shown, rule, numbers)))
+        parts += [table, Text()]
+    parts += [Text(f"F{number}  {line}") for number, line in enumerate(map(sentence, found), 1)]
+    parts += [Text(line) for line in notes(columns)]
+    return parts
+
+
+def _styled(mark: str) -> Text:
+    return Text(mark, style="red" if mark.startswith("F") else "yellow" if mark == "?" else "")
+
+
+def short(column: Column) -> str:
+    """A version that fits a narrow column."""
+    return column.version.replace(".post", "p").removeprefix("0.") if column.version[:2] == "0." else column.version
+
+
+def sentence(step: Step) -> str:
+    """One failure in one line."""
+    until = f"right from {step.first_good}" if step.first_good else f"still in {step.last_bad}"
+    return f"{step.rule}, {step.mode}: {step.signature}; wrong from {step.first_bad} to {step.last_bad}, {until}"
+
+
+def notes(columns: Sequence[Column]) -> list[str]:
+    """What was not offered and what could not run, one line per reason with its modes and the versions that say so."""
+    where: dict[str, dict[str, None]] = {}
+    versions: dict[str, dict[str, None]] = {}
+
+    def note(reason: str, mode: str, version: str) -> None:
+        where.setdefault(reason, {})[mode] = None
+        versions.setdefault(reason, {})[version] = None
+
+    for column in columns:
+        for mode, reasons in column.not_offered.items():
+            for reason in reasons:
+                note(f"not offered: {reason}", mode, column.version)
+        for reason in [*column.unrun, *([column.problem] if column.problem else [])]:
+            note(f"could not run: {reason}", "", column.version)
+    lines = []
+    for reason, modes in where.items():
+        said = f"{reason} [{', '.join(filter(None, modes))}]" if any(modes) else reason
+        lines.append(f"{said} ({_span(list(versions[reason]), columns)})")
+    return lines
+
+
+def _span(versions: list[str], columns: Sequence[Column]) -> str:
+    """ "all", "0.5.6 to 0.5.9" for neighbours, or the versions one by one."""
+    every = [column.version for column in columns]
+    first = every.index(versions[0])
+    if versions == every and len(every) > 1:
+        return "all"
+    if len(versions) > 2 and versions == every[first : first + len(versions)]:
+        return f"{versions[0]} to {versions[-1]}"
+    return ", ".join(versions)
+
+
+def markdown(columns: Sequence[Column], command: str) -> str:
+    """The matrix as a document, with the command that made it."""
+    found = causes(columns)
+    numbers = numbering(found)
+    first = columns[0]
+    lines = [
+        "# Rules by SGLang release",
+        "",
+        f"Made by `{command}` (ropecheck {first.suite}, seed {first.seed}, CPU, torch {first.torch}).",
+        "Each column is one run of the suite on the released package; see [targets](targets.md).",
+        "",
+        LEGEND + ".",
+        "",
+        "| rule | " + " | ".join(column.version for column in columns) + " | first bad | first good |",
+        "| --- |" + " --- |" * (len(columns) + 2),
+    ]
+    topic = ""
+    for rule in rules_of(columns):
+        if rule.split(".", 1)[0] != topic:
+            topic = rule.split(".", 1)[0]
+            lines.append(f"| **{topic}** |" + " |" * (len(columns) + 2))
+        cells = " | ".join(marks(columns, rule, numbers))
+        first_bad, first_good = bounds(columns, rule)
+        lines.append(f"| {rule} | {cells} | {first_bad} | {first_good} |")
+    sizes = " | ".join(str(column.scenarios) for column in columns)
+    lines += [f"| *scenarios* | {sizes} | | |", "", "## Failures, dated", ""]
+    lines += ["| | rule | mode | how it fails | wrong from | to | right from |", "| --- |" + " --- |" * 6]
+    for number, step in enumerate(found, 1):
+        still = step.first_good or "not yet"
+        how = f"{step.rule} | {step.mode} | {step.signature}"
+        lines.append(f"| F{number} | {how} | {step.first_bad} | {step.last_bad} | {still} |")
+    if said := notes(columns):
+        lines += ["", "## Not offered, could not run", "", *(f"- {line}" for line in said)]
+    return "\n".join(lines) + "\n"

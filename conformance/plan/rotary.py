@@ -1,0 +1,92 @@
+"""The rotary embedding against the reference rotation: the steps that a Rotate operation is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ropecheck.adapters import protocol
+from ropecheck.reference.rotary import FAR, LAYOUTS, LONGEST, Floats
+from ropecheck.reference.timeline import IntArray
+
+ROWS = "thw"
+
+HEADS = (7, 3)
+"""Of query and key: no power of two, since kernels mask those."""
+
+WIDER = 37
+"""Columns that the buffer behind a view has beyond the table's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class RotaryCheck:
+    """The results from `result` on must be the rotation by this table, by it with row t, h and w moved alone, and by
+    it as a view of a wider buffer. table: int64 [3, T]."""
+
+    op: int
+    result: int
+    req: int
+    layout: str
+    method: str
+    table: IntArray
+
+    @property
+    def results(self) -> range:
+        """Indices of all five results."""
+        return range(self.result, self.result + len(ROWS) + 2)
+
+
+def methods(wanted: str, device: str) -> tuple[str, ...]:
+    """What a method of an operation means on a device."""
+    if wanted:
+        return (wanted,)
+    return ("native",) if device == "cpu" else ("native", "device")
+
+
+def steps(check: RotaryCheck) -> Iterator[protocol.Rotary]:
+    """One step for each of the check's results."""
+    yield _step(check, check.table)
+    for row in range(len(ROWS)):
+        moved = check.table.copy()
+        moved[row] += FAR
+        yield _step(check, moved)
+    yield _step(check, check.table, check.table.shape[1] + WIDER)
+
+
+def _step(check: RotaryCheck, table: IntArray, buffer: int = 0) -> protocol.Rotary:
+    layout = LAYOUTS[check.layout]
+    query, key = (
+        _tensor(part.astype(np.float32).reshape(len(part), -1)) for part in heads(table.shape[1], layout.head_size)
+    )
+    return protocol.Rotary(
+        table=_tensor(table),
+        query=query,
+        key=key,
+        head_size=layout.head_size,
+        rotary_dim=layout.rotary_dim,
+        base=layout.base,
+        sections=layout.sections,
+        interleaved=layout.interleaved,
+        longest=LONGEST,
+        method=check.method,
+        buffer=buffer,
+    )
+
+
+@lru_cache(maxsize=64)
+def heads(tokens: int, size: int) -> tuple[Floats, ...]:
+    """Query and key, the same every time and without zeros. float64 [T, heads, size] each."""
+    counts = [tokens * many * size for many in HEADS]
+    return tuple(
+        (1.0 + (np.arange(count, dtype=np.float64) * 7919 % 101) / 101).reshape(tokens, many, size)
+        for count, many in zip(counts, HEADS, strict=True)
+    )
+
+
+def _tensor(array: npt.NDArray[Any]) -> protocol.Tensor:
+    return protocol.Tensor(array.dtype.name, tuple(array.shape), np.ascontiguousarray(array).tobytes())

@@ -1,0 +1,190 @@
+"""What happens in a run, as data. The runner emits; every report is a listener."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ropecheck.adapters import protocol
+from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
+from ropecheck.conformance.known.differences import Difference
+from ropecheck.conformance.known.failures import Check, Known
+from ropecheck.conformance.run.subject import Subject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What a run is about."""
+
+    suite: str
+    """Version of this package."""
+    spec: str
+    """12 hex digits of the hash of the specification's sources."""
+    target: str
+    """As it was asked for."""
+    hello: protocol.Hello
+    device: str
+    seed: int
+    workers: int
+    phases: tuple[str, ...]
+    shard: str
+    out: Path
+    known_folder: Path
+    known: tuple[Known, ...]
+    """The entries that apply."""
+    differences: tuple[Difference, ...] = ()
+    """The known differences of prompt tables that apply."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """Workers are ready."""
+
+    header: Header
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseStarted:
+    """A phase begins; `total` scenarios, None when unknown."""
+
+    name: str
+    total: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioDone:
+    """The verdicts of one scenario."""
+
+    phase: str
+    scenario: Subject
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """Something that people must see but that is no verdict. `loud`: at the top and in colour."""
+
+    message: str
+    loud: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Finding:
+    """All failures of one (rule, mode, signature)."""
+
+    key: tuple[str, str, str]
+    known: Known | Difference | None
+    """The entry that expects the witness or, for a consequence, that expects its cause."""
+    count: int = 0
+    unexpected: int = 0
+    """How many of `count` no entry expects."""
+    scenario: Subject
+    """The smallest witness, of those that no entry expects if there are any: fewest operations, then fewest tokens."""
+    failure: Failure
+    size: tuple[int, int, str]
+    file: str = ""
+    """Where the witness is stored, relative to OUT."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Totals:
+    """Counts of a run. Scenarios are in exactly one of passed, failed, expected, not_offered, could_not_run."""
+
+    forwards: int = 0
+    scenarios: int = 0
+    passed: int = 0
+    failed: int = 0
+    expected: int = 0
+    not_offered: int = 0
+    could_not_run: int = 0
+    workers: int = 0
+    seconds: float = 0.0
+    """From workers ready to verdicts done."""
+    engine_ns: int = 0
+    compare_ns: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Scope:
+    """What the exhaustive phase covered."""
+
+    bound: str | None = None
+    canonical: int | None = None
+    certificate: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Summary:
+    """Everything that a report may tell."""
+
+    header: Header
+    totals: Totals = field(default_factory=Totals)
+    rules: dict[str, list[int]] = field(default_factory=dict)
+    """Rule -> [checked, failed]."""
+    modes: dict[str, list[int]] = field(default_factory=dict)
+    """Mode -> [forwards (or calls of a prompt-table builder) checked, failures]."""
+    situations: dict[str, int] = field(default_factory=dict)
+    ran: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Engine function or kernel -> forwards in which it is known to have run."""
+    findings: list[Finding] = field(default_factory=list)
+    unrun: list[tuple[Subject, Unrun, str]] = field(default_factory=list)
+    """Scenario, why, stored file; at most MAX_UNRUN of them (`totals.could_not_run` counts all)."""
+    not_offered: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(mode, reason) -> scenarios."""
+    known: list[Check] = field(default_factory=list)
+    differences: dict[str, int] = field(default_factory=dict)
+    """Known difference -> failures that it explains."""
+    scope: Scope = field(default_factory=Scope)
+    warnings: list[str] = field(default_factory=list)
+    interrupted: bool = False
+    gave_up: str = ""
+    """Why the run ended early; "" when it did not."""
+
+    def sort(self) -> None:
+        """Put findings into an order that does not depend on which worker was faster: new before expected, causes
+        before consequences, then by rule, mode and signature."""
+        self.findings.sort(key=lambda finding: (not finding.unexpected, bool(finding.failure.follows), finding.key))
+
+    @property
+    def new(self) -> list[Finding]:
+        """Findings with failures that no entry expects."""
+        return [finding for finding in self.findings if finding.unexpected]
+
+    @property
+    def expected_findings(self) -> list[Finding]:
+        """Findings that the list expects."""
+        return [finding for finding in self.findings if not finding.unexpected]
+
+    @property
+    def broken_entries(self) -> list[Check]:
+        """Entries that fail the run."""
+        return [check for check in self.known if check.state in ("stale", "changed", "expired")]
+
+    @property
+    def exit_code(self) -> int:
+        """130 interrupted; 1 new, changed, stale or expired failure; 3 something could not run; 4 nothing was
+        checked; 0 all as expected."""
+        if self.interrupted:
+            return 130
+        if self.new or self.broken_entries:
+            return 1
+        if self.gave_up or self.totals.could_not_run:
+            return 3
+        if not any(checked for checked, _ in self.rules.values()):
+            return 4
+        return 0
+
+
+MAX_UNRUN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """All verdicts are in."""
+
+    summary: Summary
+
+
+Event = RunStarted | PhaseStarted | ScenarioDone | Warned | RunEnded
+Listener = Callable[[Event], None]

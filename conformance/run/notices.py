@@ -1,0 +1,102 @@
+"""Warnings: what a green run did not look at."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Container, Iterable
+from typing import Protocol
+
+from ropecheck.conformance.families.case import TARGETS, offered
+from ropecheck.conformance.known.failures import Known
+from ropecheck.conformance.run.events import Header, Summary
+from ropecheck.conformance.versions import is_version, newer_than_known
+from ropecheck.spec.families import FAMILIES
+from ropecheck.spec.rules import Rule, all_rules
+
+
+class Warn(Protocol):
+    """Puts one line before people."""
+
+    def __call__(self, message: str, loud: bool = False) -> None: ...
+
+
+def unknown_modes(header: Header) -> tuple[str, ...]:
+    """Engine forward modes that the adapter has never heard of."""
+    hello = header.hello
+    return tuple(mode for mode in hello.modes if mode not in hello.covered and mode not in hello.uncovered)
+
+
+def before_run(header: Header, entries: Iterable[Known], early: Iterable[str], warn: Warn) -> None:
+    """What is known once the workers said hello."""
+    hello = header.hello
+    for message in early:
+        warn(message)
+    if newer := newer_than_known(hello.target, hello.version):
+        warn(newer)
+    for mode in unknown_modes(header):
+        warn(
+            f"UNKNOWN FORWARD MODE {mode}: {hello.target} {hello.version} has it, the adapter does not know it, "
+            "and nothing here checks it",
+            loud=True,
+        )
+    for mode, reason in sorted(hello.uncovered.items()):
+        if mode in hello.modes:
+            warn(f"forward mode {mode} is not driven: {reason}")
+    if hello.not_driven:
+        warn("not covered: " + "; ".join(f"{name} ({what})" for name, what in hello.not_driven.items()))
+    ranged = any(known.entry.target == hello.target and known.entry.versions for known in entries)
+    if ranged and not is_version(hello.version):
+        warn(f"{hello.version!r} is no version number: known failures with a version range do not apply")
+
+
+def expected_situations() -> tuple[str, ...]:
+    """Every "mode x situation" that a complete run should reach, where the reference lists them."""
+    return tuple(getattr(importlib.import_module("ropecheck.reference.forwards"), "SITUATIONS", ()))
+
+
+def after_run(summary: Summary, asked: Container[str], warn: Warn) -> None:
+    """What was never reached. asked: what the phases of the run need of a target."""
+    device = summary.header.device
+    never = [
+        rule
+        for rule in all_rules().values()
+        if _needs(rule) in asked and not summary.rules.get(rule.id, [0])[0] and not _of_absent_family(rule, summary)
+    ]
+    _list(warn, "rules never checked", (rule.id for rule in never if device in rule.devices))
+    _list(warn, "rules that need a GPU", (rule.id for rule in never if device not in rule.devices))
+    driven = set(summary.header.hello.covered.values())
+    _list(warn, "modes never reached", (mode for mode in sorted(driven) if not summary.modes.get(mode, [0])[0]))
+    if "forwards" in asked:
+        missed = (name for name in expected_situations() if not summary.situations.get(name))
+        _list(warn, "situations never reached", missed)
+
+
+def _needs(rule: Rule) -> str:
+    """What a phase that checks the rule needs of a target."""
+    return "prompt_tables" if rule.topic == "families" else "forwards"
+
+
+def _of_absent_family(rule: Rule, summary: Summary) -> bool:
+    """Whether the rule speaks of one model family, and the target has shown to offer none of its tables."""
+    family = rule.id.split(".")[1]
+    if rule.topic != "families" or family not in FAMILIES:
+        return False
+    mode, target = f"prompt_table.{family}", summary.header.hello.target
+    declined = any(mode == name for name, _ in summary.not_offered)
+    return mode not in summary.modes and (declined or (target in TARGETS and offered(family, target) != "checked"))
+
+
+def not_offered(summary: Summary, warn: Warn) -> None:
+    """What the target lacks, and why: one line per reason."""
+    reasons: dict[str, list[str]] = {}
+    for mode, reason in sorted(summary.not_offered):
+        reasons.setdefault(reason, []).append(mode)
+    for reason, modes in reasons.items():
+        scenarios = sum(summary.not_offered[mode, reason] for mode in modes)
+        warn(f"not offered: {', '.join(modes)}: {reason} ({scenarios} scenarios)")
+
+
+def _list(warn: Callable[[str], None], what: str, names: Iterable[str]) -> None:
+    missing = list(names)
+    if missing:
+        warn(f"{what} ({len(missing)}): {', '.join(missing)}")

@@ -1,0 +1,166 @@
+"""Counting: a listener that turns outcomes into a Summary. Judging is the verdict's, not the tally's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from ropecheck.conformance.families.case import Case
+from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
+from ropecheck.conformance.known.differences import Difference
+from ropecheck.conformance.known.failures import Known, match
+from ropecheck.conformance.run.events import MAX_UNRUN, Finding, Header, ScenarioDone, Summary
+from ropecheck.conformance.run.subject import Subject
+from ropecheck.conformance.store.files import Stored, StoredCase, pretty, write_atomic
+from ropecheck.reference.operations import Extend, Mixed, Scenario, Submit, Turn
+
+
+class Tally:
+    """Counts outcomes and keeps, of each finding, the smallest witness. Witnesses are stored as they come, so that a
+    run that dies leaves what it found."""
+
+    def __init__(self, header: Header) -> None:
+        self.summary = Summary(header=header)
+        self._findings: dict[tuple[str, str, str], Finding] = {}
+        self._folder = header.out / "failures"
+
+    def add(self, done: ScenarioDone) -> None:
+        """Count one scenario."""
+        outcome, summary = done.outcome, self.summary
+        totals = summary.totals
+        totals.scenarios += 1
+        totals.forwards += outcome.forwards
+        totals.engine_ns += outcome.engine_ns
+        totals.compare_ns += outcome.compare_ns
+        for rule, checked in outcome.checked.items():
+            summary.rules.setdefault(rule, [0, 0])[0] += checked
+        for mode, forwards in outcome.modes.items():
+            summary.modes.setdefault(mode, [0, 0])[0] += forwards
+        for situation, times in outcome.situations.items():
+            summary.situations[situation] = summary.situations.get(situation, 0) + times
+        for mode, names in outcome.ran.items():
+            seen = summary.ran.setdefault(mode, {})
+            for name, forwards in names.items():
+                seen[name] = seen.get(name, 0) + forwards
+        for pair in set(outcome.not_offered):
+            summary.not_offered[pair] = summary.not_offered.get(pair, 0) + 1
+        new = self._failures(done) if outcome.failures else 0
+        if outcome.unrun:
+            self._unrun(done.scenario, outcome.unrun)
+        if new:
+            totals.failed += 1
+        elif outcome.unrun:
+            totals.could_not_run += 1
+        elif outcome.failures:
+            totals.expected += 1
+        elif outcome.state == "not_offered":
+            totals.not_offered += 1
+        else:
+            totals.passed += 1
+
+    def _failures(self, done: ScenarioDone) -> int:
+        """Group the failures; returns how many of them no entry expects."""
+        new = 0
+        size = size_of(done.scenario)
+        expected_by = self._expectations(done)
+        for failure, known in zip(done.outcome.failures, expected_by, strict=True):
+            self.summary.rules.setdefault(failure.rule, [0, 0])[1] += 1
+            self.summary.modes.setdefault(failure.mode, [0, 0])[1] += 1
+            finding = self._findings.get(failure.key)
+            if finding is None:
+                finding = Finding(key=failure.key, known=known, scenario=done.scenario, failure=failure, size=size)
+                self._findings[failure.key] = finding
+                self.summary.findings.append(finding)
+                self._store(finding, done.outcome)
+            elif (known is not None, size) < (finding.known is not None, finding.size):
+                finding.known = known
+                finding.scenario, finding.failure, finding.size = done.scenario, failure, size
+                self._store(finding, done.outcome)
+            finding.count += 1
+            finding.unexpected += known is None
+            new += known is None
+        return new
+
+    def _expectations(self, done: ScenarioDone) -> Sequence[Known | Difference | None]:
+        """The entry that expects each failure."""
+        if isinstance(done.scenario, Case):
+            return [self._explained(done.scenario, failure) for failure in done.outcome.failures]
+        return _expected_by(done.outcome.failures, self.summary.header.known)
+
+    def _explained(self, case: Case, failure: Failure) -> Difference | None:
+        """The first known difference that explains the failure; all that do are counted."""
+        header = self.summary.header
+        hello = header.hello
+        found = [one for one in header.differences if one.explains(case, failure, hello.target, hello.version)]
+        for one in found:
+            self.summary.differences[one.id] = self.summary.differences.get(one.id, 0) + 1
+        return found[0] if found else None
+
+    def _store(self, finding: Finding, outcome: Outcome) -> None:
+        before = finding.file
+        finding.file = self._write(finding.scenario, outcome.failures, outcome.unrun)
+        if before and before != finding.file and all(other.file != before for other in self.summary.findings):
+            (self._folder.parent / before).unlink(missing_ok=True)
+
+    def shrunk(self, finding: Finding, scenario: Scenario, failure: Failure) -> None:
+        """A smaller witness of a finding has been found."""
+        finding.scenario, finding.failure, finding.size = scenario, failure, size_of(scenario)
+        outcome = Outcome(scenario=scenario.id, name=scenario.name, failures=(failure,))
+        self._store(finding, outcome)
+
+    def _unrun(self, scenario: Subject, unrun: tuple[Unrun, ...]) -> None:
+        if len(self.summary.unrun) < MAX_UNRUN:
+            self.summary.unrun.append((scenario, unrun[0], self._write(scenario, (), unrun)))
+
+    def _write(self, scenario: Subject, failures: tuple[Failure, ...], unrun: tuple[Unrun, ...]) -> str:
+        header = self.summary.header
+        make = partial(StoredCase, case=scenario) if isinstance(scenario, Case) else partial(Stored, scenario=scenario)
+        stored = make(
+            target=header.target,
+            engine=header.hello.target,
+            version=header.hello.version,
+            device=header.device,
+            seed=header.seed,
+            failures=failures,
+            unrun=unrun,
+        )
+        write_atomic(self._folder / f"{scenario.id}.json", pretty(stored))
+        return str(Path("failures") / f"{scenario.id}.json")
+
+
+def _expected_by(failures: Sequence[Failure], entries: Sequence[Known]) -> list[Known | None]:
+    """The entry that expects each failure. A consequence (`follows`) is expected with its causes: with the failures
+    of the rule that it follows, in the same scenario, when each of them is."""
+    own = [match(failure, entries) for failure in failures]
+    found = []
+    for failure, known in zip(failures, own, strict=True):
+        if known is None and failure.follows:
+            causes = [
+                entry
+                for cause, entry in zip(failures, own, strict=True)
+                if cause.rule == failure.follows and not cause.follows
+            ]
+            known = causes[0] if causes and None not in causes else None
+        found.append(known)
+    return found
+
+
+def size_of(scenario: Subject) -> tuple[int, int, str]:
+    """Fewest operations first, then fewest tokens (patches for media), then the id so that ties do not depend on
+    which worker was faster. A case's operations are its segments."""
+    tokens = 0
+    if isinstance(scenario, Case):
+        segments = [segment for prompt in scenario.prompts for segment in prompt]
+        for segment in segments:
+            t, h, w = segment.grid or (0, 0, 0)
+            tokens += segment.tokens + segment.features + t * h * w
+        return len(segments), tokens, scenario.id
+    for op in scenario.ops:
+        if isinstance(op, Submit | Turn):
+            for run in op.prompt:
+                t, h, w = run.grid or (0, 0, 0)
+                tokens += run.tokens + t * h * w
+        elif isinstance(op, Extend | Mixed):
+            tokens += len(op.windows)
+    return len(scenario.ops), tokens, scenario.id

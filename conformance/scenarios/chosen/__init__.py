@@ -1,0 +1,33 @@
+"""Chosen scenarios: a speaking name and one reason each. Importable without the runner."""
+
+from __future__ import annotations
+
+from ropecheck.conformance.scenarios.chosen import (
+    arrivals,
+    costs,
+    graphs,
+    prefill,
+    retractions,
+    sessions,
+    speculation,
+    streaming,
+)
+from ropecheck.conformance.scenarios.chosen import rotary as rotations
+from ropecheck.reference.operations import Scenario
+
+MODULES = (prefill, arrivals, speculation, sessions, streaming, retractions, graphs, costs, rotations)
+
+
+def chosen() -> tuple[Scenario, ...]:
+    """Every chosen scenario. Raises ValueError when two have one name or one content."""
+    out: list[Scenario] = []
+    for module in MODULES:
+        out.extend(module.scenarios())
+    for what in ("name", "id"):
+        seen: dict[str, Scenario] = {}
+        for scenario in out:
+            key = getattr(scenario, what)
+            if key in seen:
+                raise ValueError(f"scenarios {seen[key].name} and {scenario.name} have the same {what}")
+            seen[key] = scenario
+    return tuple(out)

@@ -1,0 +1,26 @@
+"""Host-to-device copies while a forward is built."""
+
+from __future__ import annotations
+
+from ropecheck.conformance.scenarios.chosen.script import PROMPTS, chain, running, scenario
+from ropecheck.reference.operations import Decode, Draft, DraftExtend, MeasureCost, Scenario, Verify
+
+
+def scenarios() -> list[Scenario]:
+    out = []
+    for name, prompts in (("text", ("text", "text")), ("media", ("image", "text", "video"))):
+        reqs = tuple(range(len(prompts)))
+        start = running(*(PROMPTS[prompt] for prompt in prompts))
+        out.append(
+            scenario(
+                f"copies, {name}",
+                "What each speculative forward copies from the host.",
+                start,
+                MeasureCost(Verify(reqs, tuple(chain(4) for _ in reqs), path="direct")),
+                MeasureCost(Draft(reqs, num_steps=2, path="direct")),
+                MeasureCost(DraftExtend(reqs, 4, host_lengths=False, path="direct")),
+                MeasureCost(DraftExtend(reqs, 4, host_lengths=True, path="direct")),
+                MeasureCost(Decode(reqs)),
+            )
+        )
+    return out

@@ -1,0 +1,271 @@
+"""Extend, mixed, decode: whole prompts, chunks and prefix hits around media."""
+
+from __future__ import annotations
+
+from ropecheck.conformance.scenarios.chosen.script import CLIP, PROMPTS, TALL, WIDE, prefill, running, scenario, submit
+from ropecheck.reference.operations import Decode, Extend, Mixed, Retract, Scenario, Window
+from ropecheck.spec.history import Run, text, video
+
+
+def scenarios() -> list[Scenario]:
+    out = []
+    for name, prompt in PROMPTS.items():
+        out.append(
+            scenario(
+                f"extend and decode, {name}",
+                "One request alone: its whole prompt, then three decodes.",
+                running(prompt),
+                Decode((0,)),
+                Decode((0,)),
+                Decode((0,)),
+            )
+        )
+    out += _chunks()
+    out += _hits()
+    out += _batches()
+    out += _mixed()
+    return out
+
+
+def _chunks() -> list[Scenario]:
+    prompt = PROMPTS["two images"]  # 2 text, 6 media, 3 text, 8 media, 1 text
+    out = []
+    for cut, where in (
+        (1, "in the text before"),
+        (2, "at the first image's start"),
+        (5, "inside the first image"),
+        (8, "at the first image's end"),
+        (9, "between the images"),
+        (14, "inside the second image"),
+        (19, "before the last token"),
+    ):
+        out.append(
+            scenario(
+                f"chunk cut {where}",
+                "A cut changes which columns are read, never their values.",
+                submit(prompt),
+                Extend((Window(0, cut),)),
+                prefill(0),
+                Decode((0,)),
+            )
+        )
+    out.append(
+        scenario(
+            "chunks of one token",
+            "Every cut at once: each column is read alone.",
+            submit(PROMPTS["image"]),
+            [Extend((Window(0, 1),)) for _ in range(10)],
+            prefill(0),
+            Decode((0,)),
+        )
+    )
+    out.append(
+        scenario(
+            "chunks through a video",
+            "Each later chunk starts at another place of the video's block.",
+            submit((text(1), CLIP, text(2))),
+            Extend((Window(0, 4),)),
+            Extend((Window(0, 7),)),
+            prefill(0),
+            Decode((0,)),
+        )
+    )
+    out.append(
+        scenario(
+            "a chunk beside whole prompts",
+            "One request is cut short while two others fit.",
+            submit(PROMPTS["image"], PROMPTS["text"], PROMPTS["video"]),
+            Extend((Window(0), Window(1), Window(2, 6))),
+            prefill(2),
+            Decode((0, 1, 2)),
+        )
+    )
+    return out
+
+
+def _hits() -> list[Scenario]:
+    out = []
+    for hit, where in (
+        (1, "before the image"),
+        (2, "at the image's start"),
+        (4, "inside the image"),
+        (8, "at the image's end"),
+        (10, "just before the last token"),
+    ):
+        out.append(
+            scenario(
+                f"prefix hit {where}",
+                "The first uncached token's column depends on media inside the cached prefix.",
+                submit(PROMPTS["image"]),
+                Extend((Window(0, hit=hit),)),
+                Decode((0,)),
+            )
+        )
+    out.append(
+        scenario(
+            "prefix hit, then chunks",
+            "The rest after a hit is itself cut, inside the second image.",
+            submit(PROMPTS["two images"]),
+            Extend((Window(0, 7, hit=4),)),
+            prefill(0),
+            Decode((0,)),
+        )
+    )
+    out.append(
+        scenario(
+            "prefix hits of unequal length",
+            "Two requests with one prompt but different cached parts, and a text request.",
+            submit(PROMPTS["image"], PROMPTS["image"], PROMPTS["text"]),
+            Extend((Window(0, hit=3), Window(1, hit=9), Window(2, hit=2))),
+            Decode((0, 1, 2)),
+        )
+    )
+    return out
+
+
+def _batches() -> list[Scenario]:
+    names = list(PROMPTS)
+    return [
+        scenario(
+            "every prompt in one batch",
+            "Unequal deltas and text in one extend, then one decode.",
+            running(*PROMPTS.values()),
+            Decode(tuple(range(len(names)))),
+        ),
+        scenario(
+            "every prompt in one batch, reversed",
+            "The same batch in another order.",
+            running(*reversed(list(PROMPTS.values()))),
+            Decode(tuple(range(len(names)))),
+        ),
+        scenario(
+            "decode beside a neighbour of another delta",
+            "Each row gets its own delta; text rows none.",
+            running(PROMPTS["text"], PROMPTS["image"], PROMPTS["long video"]),
+            Decode((0, 1, 2)),
+            Decode((2, 0)),
+            Decode((1,)),
+            Decode((1, 2, 0)),
+        ),
+        scenario(
+            "decode of many text requests",
+            "The text-only path of a multimodal model.",
+            running(*((text(n),) for n in (1, 2, 3, 7))),
+            Decode((0, 1, 2, 3)),
+            Decode((3, 1)),
+        ),
+        scenario(
+            "a prompt of one token",
+            "The shortest window.",
+            running((text(1),)),
+            Decode((0,)),
+        ),
+        scenario(
+            "1-D extend kernel",
+            "The engine's Triton kernel for the 1-D table, interpreted on a CPU.",
+            submit(PROMPTS["image"], PROMPTS["text"]),
+            Extend((Window(0, hit=3), Window(1)), kernel=True),
+        ),
+        scenario(
+            "1-D extend kernel across blocks",
+            "Windows longer than the kernel's block of 512.",
+            submit((text(1025),), (text(513),), (text(1),)),
+            Extend((Window(0, hit=512), Window(1), Window(2)), kernel=True),
+        ),
+        scenario(
+            "split prefill",
+            "Windows of a split prefill are those of extend.",
+            submit(PROMPTS["image"], PROMPTS["text"]),
+            Extend((Window(0, hit=4), Window(1)), split=True),
+        ),
+        scenario(
+            "split prefill in chunks, after a retraction",
+            "Unequal deltas, a chunk, and outputs prefilled again.",
+            submit(PROMPTS["image"], PROMPTS["video"]),
+            Extend((Window(0, 5), Window(1)), split=True),
+            Extend((Window(0),), split=True),
+            Decode((0, 1)),
+            Retract(0),
+            Extend((Window(0, hit=11),), split=True),
+        ),
+        scenario(
+            "split prefill of text",
+            "Split prefill without media.",
+            submit((text(4),)),
+            Extend((Window(0),), split=True),
+        ),
+        scenario(
+            "qwen2.5 video with fractional intervals",
+            "Time steps of 1.5 seconds at two tokens a second.",
+            running((text(2), _timed(4, 1.5), text(2))),
+            Decode((0,)),
+            family="qwen2_5_vl",
+        ),
+        scenario(
+            "qwen2.5 video with half-second intervals",
+            "Frames share a position on the time axis pairwise or not at all.",
+            running((text(1), _timed(5, 0.25), text(1)), (text(3), _timed(2, 4.0))),
+            Decode((0, 1)),
+            family="qwen2_5_vl",
+        ),
+    ]
+
+
+def _mixed() -> list[Scenario]:
+    return [
+        scenario(
+            "mixed, image chunk beside decodes",
+            "A window inside the image, decodes with and without media.",
+            submit(PROMPTS["image"], PROMPTS["text"], (text(1), TALL, WIDE)),
+            prefill(0, 1),
+            Mixed((Window(2, 5),), (0, 1)),
+            Mixed((Window(2),), (1, 0)),
+            Decode((0, 1, 2)),
+        ),
+        scenario(
+            "mixed, text chunk beside a media decode",
+            "Only the decoding row has a delta.",
+            submit(PROMPTS["video"], (text(6),)),
+            prefill(0),
+            Mixed((Window(1, 3),), (0,)),
+            Mixed((Window(1),), (0,)),
+            Decode((0, 1)),
+        ),
+        scenario(
+            "mixed, media chunk beside a text decode",
+            "Only the window has media.",
+            submit(PROMPTS["text"], PROMPTS["image"]),
+            prefill(0),
+            Mixed((Window(1, 6),), (0,)),
+            Mixed((Window(1),), (0,)),
+        ),
+        scenario(
+            "mixed, text only",
+            "No media at all.",
+            submit((text(3),), (text(4),)),
+            prefill(0),
+            Mixed((Window(1, 2),), (0,)),
+            Mixed((Window(1),), (0,)),
+        ),
+        scenario(
+            "mixed, prefix hit inside the image",
+            "The window starts inside the image.",
+            submit(PROMPTS["text"], PROMPTS["image"]),
+            prefill(0),
+            Mixed((Window(1, hit=5),), (0,)),
+            Decode((1, 0)),
+        ),
+        scenario(
+            "mixed, several windows and decodes",
+            "Unequal deltas on both sides.",
+            submit(PROMPTS["image"], PROMPTS["long video"], PROMPTS["two images"], PROMPTS["text"]),
+            prefill(0, 1),
+            Mixed((Window(3), Window(2, 9)), (1, 0)),
+            Mixed((Window(2),), (0, 3, 1)),
+            Decode((0, 1, 2, 3)),
+        ),
+    ]
+
+
+def _timed(frames: int, seconds: float) -> Run:
+    return video(frames, 4, 6, seconds)

@@ -1,0 +1,65 @@
+"""The rotary embedding over real tables: every layout of sections over prompts whose rows differ, and over text."""
+
+from __future__ import annotations
+
+from ropecheck.conformance.scenarios.chosen.script import PROMPTS, media, prefill, replies, running, scenario
+from ropecheck.reference.operations import Finish, Open, Rotate, Scenario, Submit, Turn
+from ropecheck.reference.rotary import LAYOUTS
+from ropecheck.spec.history import image, text, video
+
+NAMES = ("text", "two images", "image then video", "long video")
+
+
+def scenarios() -> list[Scenario]:
+    out = []
+    for name in NAMES:
+        for layout in LAYOUTS:
+            out.append(
+                scenario(
+                    f"rotary {layout}, {name}",
+                    "Each pair of a head is turned by its own row of the table.",
+                    Submit(0, PROMPTS[name]),
+                    Rotate(0, layout),
+                )
+            )
+    for layout, tokens in zip(LAYOUTS, (1024, 513, 257), strict=True):
+        out.append(
+            scenario(
+                f"rotary {layout}, {tokens} tokens",
+                "More tokens than a program of a kernel turns at once.",
+                Submit(0, (text(tokens),)),
+                Rotate(0, layout),
+            )
+        )
+        out.append(
+            scenario(
+                f"rotary {layout}, far positions",
+                "Few tokens at large positions: a video whose frames are seconds apart.",
+                Submit(0, (text(10), video(40, 4, 4, 40.0), text(5))),
+                Rotate(0, layout),
+                family="qwen2_5_vl",
+            )
+        )
+    out.append(
+        scenario(
+            "rotary, generated text",
+            "Columns behind the prompt table: all rows equal, and shifted by delta.",
+            running(PROMPTS["two images"]),
+            replies(0, 3),
+            Rotate(0),
+        )
+    )
+    out.append(
+        scenario(
+            "rotary, a session's second image",
+            "The table of a whole conversation.",
+            Open(0),
+            Turn(0, 0, PROMPTS["image"]),
+            prefill(0),
+            replies(0, 2),
+            Finish(0),
+            Turn(0, 1, media(image(1, 8, 4)), parent=0),
+            Rotate(1, "interleaved"),
+        )
+    )
+    return out

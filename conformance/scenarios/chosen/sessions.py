@@ -1,0 +1,425 @@
+"""Sessions: append, branch, replace, offset, drop_previous_output, abort and retry."""
+
+from __future__ import annotations
+
+from ropecheck.conformance.scenarios.chosen.script import CLIP, TALL, WIDE, chain, media, prefill, replies, scenario
+from ropecheck.reference.operations import (
+    Abort,
+    Decode,
+    DraftExtend,
+    Extend,
+    Finish,
+    Mixed,
+    Open,
+    Operation,
+    Retract,
+    Scenario,
+    Submit,
+    Turn,
+    Verify,
+    Window,
+)
+from ropecheck.spec.history import History, text
+
+FIRST: dict[str, History] = {
+    "text": (text(4),),
+    "image": (text(2), WIDE, text(2)),
+    "image last": (text(2), TALL),
+}
+SECOND: dict[str, History] = {
+    "text": (text(3),),
+    "image": (text(1), TALL, text(1)),
+    "video first": (CLIP, text(2)),
+    "image last": (text(1), WIDE),
+}
+
+
+def turn(
+    req: int,
+    prompt: History,
+    parent: int | None = None,
+    session: int = 0,
+    *,
+    replace: bool = False,
+    offset: int = 0,
+    drop_previous_output: bool = False,
+) -> Turn:
+    return Turn(session, req, prompt, parent, replace, offset, drop_previous_output)
+
+
+def opened(first: History, reply: int = 3, session: int = 0, req: int = 0) -> list[Operation]:
+    """A session whose first turn has finished with a reply."""
+    return [Open(session), turn(req, first, session=session), prefill(req), *replies(req, reply), Finish(req)]
+
+
+def scenarios() -> list[Scenario]:
+    return [*_appends(), *_branches(), *_rewrites(), *_interleaved(), *_modes()]
+
+
+def _appends() -> list[Scenario]:
+    out = []
+    for first, prompt in FIRST.items():
+        for second, addition in SECOND.items():
+            out.append(
+                scenario(
+                    f"session, {first} then {second}",
+                    "The second turn continues from prompt and reply.",
+                    opened(prompt),
+                    turn(1, addition, 0),
+                    prefill(1),
+                    Decode((1,)),
+                    Finish(1),
+                )
+            )
+    out.append(
+        scenario(
+            "session, window past the table",
+            "The prefix cache holds the parent's prompt and some of its reply.",
+            opened(FIRST["image"], 4),
+            turn(1, (text(4),), 0),
+            Extend((Window(1, hit=12),)),
+            Decode((1,)),
+        )
+    )
+    out.append(
+        scenario(
+            "session, window straddles the table end",
+            "The hit ends inside the parent's prompt.",
+            opened(FIRST["image"], 4),
+            turn(1, (text(4),), 0),
+            Extend((Window(1, hit=7),)),
+            Decode((1,)),
+        )
+    )
+    out.append(
+        scenario(
+            "session, chunks across the table end",
+            "Chunks before, across and after the end of the table.",
+            opened(FIRST["image"], 4),
+            turn(1, (text(5),), 0),
+            Extend((Window(1, 9),)),
+            Extend((Window(1, 3),)),
+            Extend((Window(1, 2),)),
+            prefill(1),
+            Decode((1,)),
+        )
+    )
+    out.append(
+        scenario(
+            "session of four turns",
+            "Image, text, video, text: each table continues the one before.",
+            opened(FIRST["image"], 2),
+            turn(1, (text(2),), 0),
+            prefill(1),
+            replies(1, 2),
+            Finish(1),
+            turn(2, SECOND["video first"], 1),
+            prefill(2),
+            replies(2, 3),
+            Finish(2),
+            turn(3, (text(2),), 2),
+            Extend((Window(3, hit=20),)),
+            Decode((3,)),
+        )
+    )
+    out.append(
+        scenario(
+            "session, text turns before the first image",
+            "The first media come after two text turns and replies.",
+            opened(FIRST["text"], 2),
+            turn(1, (text(3),), 0),
+            prefill(1),
+            replies(1, 2),
+            Finish(1),
+            turn(2, SECOND["image"], 1),
+            prefill(2),
+            Decode((2,)),
+        )
+    )
+    out.append(
+        scenario(
+            "session, reply cut to its limit",
+            "Only output_ids[:max_new_tokens] is part of the history.",
+            Open(0),
+            Turn(0, 0, FIRST["image"], max_new_tokens=2),
+            prefill(0),
+            replies(0, 4),
+            Finish(0),
+            turn(1, SECOND["image"], 0),
+            prefill(1),
+            Decode((1,)),
+        )
+    )
+    return out
+
+
+def _branches() -> list[Scenario]:
+    out = []
+    for name, (one, two) in {
+        "image and image": (SECOND["image"], SECOND["image last"]),
+        "text and image": (SECOND["text"], SECOND["image"]),
+        "image and text": (SECOND["image"], SECOND["text"]),
+    }.items():
+        out.append(
+            scenario(
+                f"session branches, {name}",
+                "Siblings see the parent as it was saved.",
+                opened(FIRST["image"]),
+                turn(1, one, 0),
+                prefill(1),
+                replies(1, 2),
+                turn(2, two, 0),
+                prefill(2),
+                Decode((1, 2)),
+                Decode((2, 1)),
+            )
+        )
+    out.append(
+        scenario(
+            "session branches before either runs",
+            "Both siblings arrive before any is prefilled.",
+            opened(FIRST["image"]),
+            turn(1, SECOND["image"], 0),
+            turn(2, SECOND["video first"], 0),
+            prefill(2, 1),
+            Decode((1, 2)),
+        )
+    )
+    out.append(
+        scenario(
+            "session, abort and retry",
+            "The retry sees the parent as it was saved.",
+            opened(FIRST["image"]),
+            turn(1, SECOND["image"], 0),
+            prefill(1),
+            Abort(1),
+            turn(2, SECOND["image"], 0),
+            prefill(2),
+            Decode((2,)),
+        )
+    )
+    out.append(
+        scenario(
+            "session, abort before the prefill and retry with text",
+            "An aborted arrival leaves no media behind.",
+            opened(FIRST["text"]),
+            turn(1, SECOND["image"], 0),
+            Abort(1),
+            turn(2, (text(3),), 0),
+            prefill(2),
+            Decode((2,)),
+        )
+    )
+    out.append(
+        scenario(
+            "session, append to an unknown request",
+            "Refused; the next proper append is not disturbed.",
+            opened(FIRST["image"]),
+            turn(1, (text(1),), 9),
+            turn(2, (text(2),), 0),
+            prefill(2),
+            Decode((2,)),
+        )
+    )
+    out.append(
+        scenario(
+            "session, append to an unfinished request",
+            "Refused; the parent goes on.",
+            Open(0),
+            turn(0, FIRST["image"]),
+            prefill(0),
+            turn(1, (text(2),), 0),
+            Decode((0,)),
+            Finish(0),
+            turn(2, (text(2),), 0),
+            prefill(2),
+            Decode((2,)),
+        )
+    )
+    return out
+
+
+def _rewrites() -> list[Scenario]:
+    out = []
+    for name, addition in (("text", SECOND["text"]), ("image", SECOND["image"])):
+        out.append(
+            scenario(
+                f"session, drop_previous_output then {name}",
+                "The reply is left out.",
+                opened(FIRST["image"]),
+                turn(1, addition, 0, drop_previous_output=True),
+                prefill(1),
+                Decode((1,)),
+            )
+        )
+        out.append(
+            scenario(
+                f"session, replace all with {name}",
+                "Nothing of the earlier turns is left.",
+                opened(FIRST["image"]),
+                turn(1, addition, replace=True),
+                prefill(1),
+                Decode((1,)),
+            )
+        )
+        out.append(
+            scenario(
+                f"session, replace after a turn with {name}",
+                "The first turn's other child is gone.",
+                opened(FIRST["image"]),
+                turn(1, SECOND["image last"], 0),
+                prefill(1),
+                Finish(1),
+                turn(2, addition, 0, replace=True),
+                prefill(2),
+                Decode((2,)),
+            )
+        )
+        for keep, where in (
+            (1, "before the image"),
+            (2, "at the image's start"),
+            (5, "inside the image"),
+            (8, "at the image's end"),
+            (9, "after the image"),
+            (12, "inside the reply"),
+        ):
+            out.append(
+                scenario(
+                    f"session, offset {where} then {name}",
+                    "Tokens past the offset are gone, and so are their media.",
+                    opened(FIRST["image"], 4),
+                    turn(1, addition, 0, offset=keep),
+                    prefill(1),
+                    Decode((1,)),
+                )
+            )
+    out.append(
+        scenario(
+            "session, a sibling's forward after an offset",
+            "What is cached for one turn is derived from its own delta, whatever its sibling's is.",
+            *opened((TALL,)),
+            turn(1, (text(1),), 0, offset=1),
+            turn(2, (text(1),), 0),
+            prefill(2),
+            prefill(1),
+        )
+    )
+    out.append(
+        scenario(
+            "session, a retraction beside a replaced session",
+            "A turn that fails is no reason to lose sight of the other requests.",
+            Open(0),
+            turn(0, (TALL,)),
+            Submit(2, (TALL,)),
+            prefill(0),
+            turn(3, (text(1),), replace=True),
+            Mixed((Window(2),), (0,)),
+            Retract(2),
+            prefill(2),
+        )
+    )
+    out.append(
+        scenario(
+            "session, offset past the end",
+            "All of the history is kept.",
+            opened(FIRST["image"], 2),
+            turn(1, (text(2),), 0, offset=99),
+            prefill(1),
+            Decode((1,)),
+        )
+    )
+    out.append(
+        scenario(
+            "session, offset without the reply",
+            "The offset counts in the history without its reply.",
+            opened(FIRST["image"], 4),
+            turn(1, (text(2),), 0, offset=9, drop_previous_output=True),
+            prefill(1),
+            Decode((1,)),
+        )
+    )
+    return out
+
+
+def _interleaved() -> list[Scenario]:
+    return [
+        scenario(
+            "two sessions interleaved",
+            "Turns of two sessions and a plain request in the same batches.",
+            Open(0),
+            Open(1),
+            turn(0, FIRST["image"]),
+            turn(1, FIRST["image last"], session=1),
+            Submit(2, (text(3), WIDE)),
+            prefill(0, 1, 2),
+            Decode((0, 1, 2)),
+            Finish(0),
+            Finish(1),
+            turn(3, SECOND["image"], 0),
+            turn(4, SECOND["text"], 1, session=1),
+            prefill(4, 3),
+            Decode((2, 3, 4)),
+        ),
+        scenario(
+            "a session beside a plain request of the same prompt",
+            "The table's end means different things to them.",
+            opened(FIRST["image"]),
+            Submit(5, FIRST["image"]),
+            turn(1, (text(3),), 0),
+            Extend((Window(5), Window(1, hit=9))),
+            Decode((1, 5)),
+        ),
+    ]
+
+
+def _modes() -> list[Scenario]:
+    """A session's turn in the other modes."""
+    return [
+        scenario(
+            "session turn in a mixed batch",
+            "A window past the table beside a decode.",
+            opened(FIRST["image"], 3),
+            Submit(5, (text(2),)),
+            prefill(5),
+            turn(1, (text(4),), 0),
+            Mixed((Window(1, 5, hit=8),), (5,)),
+            Mixed((Window(1),), (5,)),
+            Decode((1, 5)),
+        ),
+        scenario(
+            "session turn decodes in a mixed batch",
+            "The decoding row is a session's.",
+            opened(FIRST["image"], 3),
+            turn(1, media(TALL), 0),
+            prefill(1),
+            Submit(5, (text(3), WIDE)),
+            Mixed((Window(5, 4),), (1,)),
+            Mixed((Window(5),), (1,)),
+        ),
+        scenario(
+            "session turn in a split prefill",
+            "The window straddles the table end.",
+            opened(FIRST["image"], 3),
+            turn(1, (text(4),), 0),
+            Extend((Window(1, hit=8),), split=True),
+            Decode((1,)),
+        ),
+        scenario(
+            "session turn in speculation",
+            "The delta of the whole history is used.",
+            opened(FIRST["image"], 3),
+            turn(1, SECOND["video first"], 0),
+            prefill(1),
+            Verify((1,), (chain(4),), path="direct"),
+            DraftExtend((1,), 4),
+        ),
+        scenario(
+            "session text turn in speculation",
+            "A text turn shares its parent's delta.",
+            opened(FIRST["image"], 3),
+            turn(1, (text(2),), 0),
+            prefill(1),
+            Verify((1,), (chain(3),), path="direct"),
+            DraftExtend((1,), 3, path="direct"),
+        ),
+    ]

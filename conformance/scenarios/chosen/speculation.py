@@ -1,0 +1,195 @@
+"""Speculative rounds: draft decode, target verify (chain, tree, ragged), draft extend."""
+
+from __future__ import annotations
+
+from ropecheck.conformance.scenarios.chosen.script import PROMPTS, chain, running, scenario, spec_round
+from ropecheck.reference.operations import Accept, Decode, Draft, DraftExtend, Scenario, Verify
+
+BATCHES: dict[str, tuple[str, ...]] = {
+    "text": ("text",),
+    "image": ("image",),
+    "image last": ("image last",),
+    "image beside text": ("image", "text"),
+    "text beside video": ("text", "video"),
+    "unequal deltas": ("two images", "text", "long video", "image first"),
+}
+
+TREES: dict[str, tuple[int, tuple[int, ...]]] = {
+    "wide": (2, (0, 0, 1, 1)),
+    "lopsided": (2, (0, 0, 1, 3)),
+    "three branches": (3, (0, 0, 0, 1, 2)),
+}
+"""topk and the parents of nodes 1.. ."""
+
+
+def scenarios() -> list[Scenario]:
+    out = []
+    for name, prompts in BATCHES.items():
+        reqs = tuple(range(len(prompts)))
+        start = running(*(PROMPTS[prompt] for prompt in prompts))
+        accepted = [1 + (req * 2) % 4 for req in reqs]
+        out.append(
+            scenario(
+                f"speculative rounds, {name}",
+                "Two rounds with unequal accept lengths; the second starts from the first's.",
+                start,
+                spec_round(reqs, 3, accepted),
+                spec_round(reqs, 3, reversed(accepted)),
+            )
+        )
+        out.append(
+            scenario(
+                f"verify chain given by hand, {name}",
+                "The 1-D indices come from the caller, as NGRAM and DFLASH do.",
+                start,
+                Verify(reqs, tuple(chain(5) for _ in reqs), path="direct"),
+                Draft(reqs, num_steps=2, path="direct"),
+                Draft(reqs, num_steps=2, topk=3, path="direct"),
+            )
+        )
+        out.append(
+            scenario(
+                f"draft extend on device lengths, {name}",
+                "No CPU copy of the lengths.",
+                start,
+                DraftExtend(reqs, 4, host_lengths=False),
+                [Accept(req, 2) for req in reqs],
+                DraftExtend(reqs, 1, host_lengths=False),
+            )
+        )
+        out.append(
+            scenario(
+                f"draft extend given by hand, {name}",
+                "Straight into the batch constructor.",
+                start,
+                DraftExtend(reqs, 3, path="direct"),
+                DraftExtend(reqs, 2, host_lengths=False, path="direct"),
+            )
+        )
+    for name, (topk, parents) in TREES.items():
+        for prompt in ("text", "image", "image beside text"):
+            prompts = BATCHES[prompt]
+            reqs = tuple(range(len(prompts)))
+            out.append(
+                scenario(
+                    f"verify tree, {name}, {prompt}",
+                    "Rivals for one place share its position.",
+                    running(*(PROMPTS[p] for p in prompts)),
+                    Draft(reqs, num_steps=3, topk=topk),
+                    Verify(reqs, tuple(parents for _ in reqs), topk=topk),
+                    Verify(reqs, tuple(parents for _ in reqs), topk=topk, path="direct"),
+                    [Accept(req, 2) for req in reqs],
+                    Decode(reqs),
+                )
+            )
+    out += _ragged()
+    out += _fused()
+    out += _device_lengths()
+    out.append(
+        scenario(
+            "draft of many steps",
+            "Every step advances all rows by one.",
+            running(PROMPTS["image"], PROMPTS["text"]),
+            Draft((0, 1), num_steps=6),
+            Draft((0, 1), num_steps=5, topk=2),
+        )
+    )
+    out.append(
+        scenario(
+            "speculation and plain decoding in turn",
+            "Both place the same token at the same column.",
+            running(PROMPTS["video"], PROMPTS["text"]),
+            Decode((0, 1)),
+            spec_round((0, 1), 2, (3, 1)),
+            Decode((0, 1)),
+            spec_round((0,), 2, (2,)),
+            Decode((1, 0)),
+        )
+    )
+    out.append(
+        scenario(
+            "verify of one node",
+            "Nothing drafted: the root alone is a decode.",
+            running(PROMPTS["image"]),
+            Verify((0,), ((),), path="direct"),
+            Decode((0,)),
+        )
+    )
+    return out
+
+
+def _ragged() -> list[Scenario]:
+    out = []
+    for name, prompts, lens, tier in (
+        ("media and text", ("image", "text"), (4, 2), 0),
+        ("padded to a tier", ("image", "text", "video"), (1, 3, 2), 8),
+        ("text padded to a tier", ("text", "text"), (3, 1), 6),
+        ("text of unequal lengths", ("text", "text"), (3, 2), 0),
+        ("lengths of one", ("image", "long video"), (1, 1), 0),
+    ):
+        reqs = tuple(range(len(prompts)))
+        out.append(
+            scenario(
+                f"ragged verify, {name}",
+                "Each request brings its own number of nodes, packed.",
+                running(*(PROMPTS[p] for p in prompts)),
+                Verify(reqs, tuple(chain(n) for n in lens), ragged=True, ragged_tokens=tier),
+            )
+        )
+    return out
+
+
+def _device_lengths() -> list[Scenario]:
+    """Overlapped scheduling knows a batch's lengths on the device alone."""
+    out = []
+    for name, histories in (
+        ("text", [PROMPTS["text"], PROMPTS["text"] + PROMPTS["text"]]),
+        ("media", [PROMPTS["image"], PROMPTS["video"]]),
+        ("mixed", [PROMPTS["image"], PROMPTS["text"]]),
+    ):
+        out += [
+            scenario(
+                f"lengths on the device, {path}, {name}",
+                "No table may need the host's copy of the lengths.",
+                running(*histories),
+                Draft((0, 1), num_steps=3, path=path, host_lengths=False),
+                Verify((0, 1), (chain(4), chain(4)), path=path, host_lengths=False),
+                Verify((0, 1), ((0, 0, 1), (0, 1, 1)), topk=2, path=path, host_lengths=False),
+                DraftExtend((0, 1), 4, path=path, host_lengths=False),
+            )
+            for path in ("direct", "caller", "fused")
+        ]
+    return out
+
+
+def _fused() -> list[Scenario]:
+    """The engine's fused text-only kernels, steered to where a GPU would take them."""
+    out = []
+    for name, prompts in (("text", ("text", "text only longer")), ("media", ("image", "text"))):
+        histories = [PROMPTS.get(prompt, PROMPTS["text"] + PROMPTS["text"]) for prompt in prompts]
+        start = running(*histories)
+        out.append(
+            scenario(
+                f"fused draft, {name}",
+                "The kernel that assigns cache slots also fills positions.",
+                start,
+                Draft((0, 1), num_steps=3, path="fused"),
+            )
+        )
+        out.append(
+            scenario(
+                f"fused chain verify, {name}",
+                "The kernel that builds a chain also fills positions.",
+                start,
+                Verify((0, 1), (chain(4), chain(4)), path="fused"),
+            )
+        )
+        out.append(
+            scenario(
+                f"fused draft extend, {name}",
+                "The kernel that lays a draft extend out fills positions.",
+                start,
+                DraftExtend((0, 1), 4, host_lengths=False, path="fused"),
+            )
+        )
+    return out

@@ -1,0 +1,160 @@
+"""Streaming sessions: plain appends, one in flight, the token arrays shared in place."""
+
+from __future__ import annotations
+
+from ropecheck.conformance.scenarios.chosen.script import CLIP, TALL, WIDE, prefill, replies, scenario
+from ropecheck.reference.operations import Abort, Decode, Extend, Finish, Open, Operation, Scenario, Turn, Window
+from ropecheck.spec.history import History, text
+
+IMAGE: History = (text(2), WIDE, text(2))
+SECOND: History = (text(1), TALL, text(1))
+THIRD: History = (CLIP, text(1))
+
+
+def told(req: int, prompt: History, reply: int = 2) -> list[Operation]:
+    """A whole turn: arrive, prefill, reply, finish."""
+    return [Turn(0, req, prompt), prefill(req), *replies(req, reply), Finish(req)]
+
+
+def scenarios() -> list[Scenario]:
+    begin = Open(0, streaming=True)
+    return [
+        scenario(
+            "streaming, image then image",
+            "The second image turn's delta stays one value.",
+            begin,
+            told(0, IMAGE),
+            Turn(0, 1, SECOND),
+            prefill(1),
+            Decode((1,)),
+            Finish(1),
+        ),
+        scenario(
+            "streaming, text then image",
+            "Padding changes token values but not their number.",
+            begin,
+            told(0, (text(3),)),
+            Turn(0, 1, SECOND),
+            prefill(1),
+            Decode((1,)),
+            Finish(1),
+        ),
+        scenario(
+            "streaming, image then text",
+            "The text turn shares the parent's media.",
+            begin,
+            told(0, IMAGE),
+            Turn(0, 1, (text(3),)),
+            prefill(1),
+            Decode((1,)),
+            Finish(1),
+        ),
+        scenario(
+            "streaming, image, text, video, text",
+            "Four turns in one growing history.",
+            begin,
+            told(0, IMAGE, 3),
+            told(1, (text(2),)),
+            told(2, THIRD, 3),
+            Turn(0, 3, (text(2),)),
+            Extend((Window(3, hit=22),)),
+            Decode((3,)),
+            Finish(3),
+        ),
+        scenario(
+            "streaming, three images",
+            "The delta is that of the whole history every time.",
+            begin,
+            told(0, IMAGE),
+            told(1, SECOND),
+            told(2, (text(1), WIDE)),
+            Turn(0, 3, (text(1),)),
+            prefill(3),
+            Decode((3,)),
+        ),
+        scenario(
+            "streaming, abort an image turn and retry",
+            "The rollback point is the last finished turn.",
+            begin,
+            told(0, IMAGE),
+            Turn(0, 1, SECOND),
+            prefill(1),
+            Abort(1),
+            Turn(0, 2, SECOND),
+            prefill(2),
+            Decode((2,)),
+            Finish(2),
+        ),
+        scenario(
+            "streaming, abort an image turn and go on with text",
+            "Nothing of the aborted media is left.",
+            begin,
+            told(0, IMAGE),
+            Turn(0, 1, THIRD),
+            prefill(1),
+            Abort(1),
+            Turn(0, 2, (text(2),)),
+            prefill(2),
+            Decode((2,)),
+            Finish(2),
+        ),
+        scenario(
+            "streaming, abort before the prefill",
+            "An aborted arrival leaves no tokens behind.",
+            begin,
+            told(0, (text(3),)),
+            Turn(0, 1, SECOND),
+            Abort(1),
+            Turn(0, 2, (text(2),)),
+            prefill(2),
+            Decode((2,)),
+            Finish(2),
+        ),
+        scenario(
+            "streaming, window past the table",
+            "The hit covers the parent's prompt and reply.",
+            begin,
+            told(0, IMAGE, 4),
+            Turn(0, 1, (text(4),)),
+            Extend((Window(1, 2, hit=11),)),
+            prefill(1),
+            Decode((1,)),
+        ),
+        scenario(
+            "streaming, reply past its limit",
+            "Only the first max_new_tokens tokens of the reply count.",
+            begin,
+            Turn(0, 0, IMAGE, max_new_tokens=2),
+            prefill(0),
+            replies(0, 4),
+            Finish(0),
+            Turn(0, 1, SECOND),
+            prefill(1),
+            Decode((1,)),
+        ),
+        scenario(
+            "streaming, second turn in flight",
+            "Refused; the turn in flight goes on.",
+            begin,
+            Turn(0, 0, IMAGE),
+            prefill(0),
+            Turn(0, 1, (text(1),)),
+            Decode((0,)),
+            Finish(0),
+            Turn(0, 2, (text(1),)),
+            prefill(2),
+            Decode((2,)),
+        ),
+        scenario(
+            "streaming, rewrites are refused",
+            "Offset, replace and drop_previous_output are not offered.",
+            begin,
+            told(0, IMAGE),
+            Turn(0, 1, (text(1),), offset=3),
+            Turn(0, 2, (text(1),), replace=True),
+            Turn(0, 3, (text(1),), drop_previous_output=True),
+            Turn(0, 4, (text(1),)),
+            prefill(4),
+            Decode((4,)),
+        ),
+    ]

@@ -1,0 +1,164 @@
+"""The second way to count a scope: arithmetic on lengths alone. It shares no code with the walk and builds no scenario.
+
+One request is (tokens, computed, fresh, retracted, running); a set of requests is a sorted tuple of those. Paths are
+counted by dynamic programming. For two requests with one prompt, paths that differ by a renaming are counted once, by
+Burnside's lemma: (all paths + paths that renaming leaves alone) / 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import product
+
+from ropecheck.conformance.scenarios.exhaustive.scopes import Scope, SessionScope
+from ropecheck.reference.timeline import token_count
+
+One = tuple[int, int, bool, bool, bool]
+"""(tokens, computed, fresh, retracted, running) of one request."""
+
+
+def count_scope(scope: Scope | SessionScope) -> int:
+    """Scenarios of a scope."""
+    return _count_turns(scope) if isinstance(scope, SessionScope) else _count_plain(scope)
+
+
+def _count_plain(scope: Scope) -> int:
+    if scope.requests > 2:
+        raise ValueError("the second count knows one and two requests")
+    accepts = tuple(tuple(spec_round.accepts) for spec_round in scope.rounds)
+    options = (scope.hits, accepts, scope.retract)
+    total = 0
+    for prompts in scope.starts():
+        ones = tuple((token_count("qwen2_vl", prompt), 0, True, False, False) for prompt in prompts)
+        paths = _paths(ones, scope.depth, options)
+        if len(prompts) == 2 and prompts[0] == prompts[1]:
+            paths = (paths + _fixed(ones[0], scope.depth, options)) // 2
+        total += paths
+    return total
+
+
+Options = tuple[bool, tuple[tuple[int, ...], ...], bool]
+
+
+@cache
+def _paths(ones: tuple[One, ...], depth: int, options: Options) -> int:
+    if depth == 0:
+        return 1
+    return sum(times * _paths(after, depth - 1, options) for after, times in _moves(ones, options))
+
+
+def _moves(ones: tuple[One, ...], options: Options) -> Iterator[tuple[tuple[One, ...], int]]:
+    """(state after, number of moves that lead there)."""
+    hits, rounds, retract = options
+    choices = []
+    for one in ones:
+        tokens, computed, fresh, retracted, running = one
+        here: list[tuple[str, One, int]] = [("rest", one, 1)]
+        if running:
+            here.append(("decode", (tokens + 1, tokens, False, False, True), 1))
+        else:
+            starts = range(tokens) if fresh and hits else range(computed, computed + 1)
+            here.append(("whole", (tokens + 1, tokens, False, False, True), len(starts)))
+            for start in starts:
+                for end in range(start + 1, tokens):
+                    here.append(("cut", (tokens, end, False, retracted, False), 1))
+        choices.append(here)
+    for combination in product(*choices):
+        kinds = [kind for kind, _one, _times in combination]
+        if kinds.count("cut") > 1 or all(kind == "rest" for kind in kinds):
+            continue
+        times = 1
+        for _kind, _one, factor in combination:
+            times *= factor
+        yield tuple(one for _kind, one, _times in combination), times
+    for accepts in rounds:
+        per_request = [
+            [one] + ([(one[0] + n, one[0] + n - 1, False, False, True) for n in accepts] if one[4] else [])
+            for one in ones
+        ]
+        for after in product(*per_request):
+            if after != ones:
+                yield after, 1
+    if retract:
+        for number, (tokens, _computed, fresh, retracted, running) in enumerate(ones):
+            if running:
+                yield (*ones[:number], (tokens, 0, True, True, False), *ones[number + 1 :]), 1
+            elif retracted and fresh:
+                yield ones, 1
+
+
+@cache
+def _fixed(one: One, depth: int, options: Options) -> int:
+    """Paths of two equal requests that stay equal: both do the same in every move."""
+    if depth == 0:
+        return 1
+    hits, rounds, _retract = options
+    tokens, computed, fresh, _retracted, running = one
+    grown = (tokens + 1, tokens, False, False, True)
+    if not running:
+        del computed
+        return (tokens if fresh and hits else 1) * _fixed(grown, depth - 1, options)
+    total = _fixed(grown, depth - 1, options)
+    for accepts in rounds:
+        for n in accepts:
+            total += _fixed((tokens + n, tokens + n - 1, False, False, True), depth - 1, options)
+    return total
+
+
+def _count_turns(scope: SessionScope) -> int:
+    first = tuple(token_count("qwen2_vl", prompt) for prompt in scope.first)
+    later = tuple(token_count("qwen2_vl", prompt) for prompt in scope.later)
+    return _turns((), 0, scope, first, later)
+
+
+def _turns(
+    known: tuple[tuple[int, int, int, int], ...],
+    number: int,
+    scope: SessionScope,
+    first: tuple[int, ...],
+    later: tuple[int, ...],
+) -> int:
+    """known: (turn, prompt tokens, reply tokens, parent or -1) of turns that a later one may name."""
+    total = 0
+    for tokens, left, parent in _continuations(known, number, scope, first, later):
+        if number == scope.turns - 1:
+            total += (tokens if scope.hits else 1) * scope.reply
+            continue
+        for reply in range(1, scope.reply + 1):
+            kept = ((number, tokens, reply, parent),) if scope.streaming else (*left, (number, tokens, reply, parent))
+            total += _turns(kept, number + 1, scope, first, later)
+        if scope.aborts:
+            total += 2 * _turns(left, number + 1, scope, first, later)
+    return total
+
+
+def _continuations(
+    known: tuple[tuple[int, int, int, int], ...],
+    number: int,
+    scope: SessionScope,
+    first: tuple[int, ...],
+    later: tuple[int, ...],
+) -> Iterator[tuple[int, tuple[tuple[int, int, int, int], ...], int]]:
+    """(prompt tokens, turns still known, parent) of every way to go on."""
+    for new in first if number == 0 else later:
+        if scope.streaming or number == 0:
+            yield new + sum(tokens + reply for _n, tokens, reply, _p in known), known, -1
+            continue
+        if scope.rewrites or not known:
+            yield new, () if scope.rewrites else known, -1
+        for turn, tokens, reply, _parent in known:
+            yield tokens + reply + new, known, turn
+            if scope.rewrites:
+                yield tokens + reply + new, _childless(known, turn), turn
+                yield tokens + new, known, turn
+                for keep in range(1, tokens + reply):
+                    yield keep + new, known, turn
+
+
+def _childless(known: tuple[tuple[int, int, int, int], ...], turn: int) -> tuple[tuple[int, int, int, int], ...]:
+    gone: set[int] = set()
+    for entry in known:
+        if entry[3] == turn or entry[3] in gone:
+            gone.add(entry[0])
+    return tuple(entry for entry in known if entry[0] not in gone)

@@ -1,0 +1,13 @@
+"""The random driver: Hypothesis strategies over the same scenario type, a state machine, and shrinking in domain terms.
+
+Importable without the runner: `scenarios()` is a strategy like any other. Hypothesis only generates here; a failing
+scenario is made smaller by `shrink`, which knows requests, operations, runs, grids and tokens.
+"""
+
+from __future__ import annotations
+
+from ropecheck.conformance.scenarios.random.collect import random_scenarios, stateful_scenarios
+from ropecheck.conformance.scenarios.random.shrink import shrink
+from ropecheck.conformance.scenarios.random.strategies import histories, scenarios
+
+__all__ = ["histories", "random_scenarios", "scenarios", "shrink", "stateful_scenarios"]

@@ -1,0 +1,49 @@
+"""Strategies: histories with odd media, and scenarios drawn move by move so that each one is legal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+from ropecheck.conformance.scenarios.random.draws import DRAWS, Draw, possible
+from ropecheck.reference.lifecycle import apply
+from ropecheck.reference.operations import Idle, Operation, Scenario
+from ropecheck.reference.requests import State
+from ropecheck.spec.history import History, OutOfDomain
+
+FAMILIES = ("qwen2_vl", "qwen2_5_vl")
+"""Families that every engine adapter can be given; the others have a phase of their own."""
+
+
+@st.composite
+def histories(draw: Callable[[Any], Any], most: int = 4, largest: int = 6) -> History:
+    """A prompt of 1 .. most runs, grids of up to 2 x largest patches a side: see Draw.history."""
+    return Draw(draw).history(most, largest)
+
+
+@st.composite
+def scenarios(draw: Callable[[Any], Any], moves: int = 14, kinds: tuple[str, ...] = tuple(DRAWS)) -> Scenario:
+    """A scenario of up to `moves` legal moves of the given kinds. It may run no forward; `plan` then refuses it."""
+    one = Draw(draw)
+    state = State(family=one.one(FAMILIES))
+    ops: list[Operation] = []
+    for _ in range(moves):
+        kind = one.one(possible(state, kinds))
+        state = moved(state, ops, DRAWS[kind].draw(one, state))
+    return Scenario(name="random", ops=tuple(ops), family=state.family)
+
+
+def moved(state: State, ops: list[Operation], move: tuple[Operation, ...]) -> State:
+    """The state after a move; a move that turns out not to be legal is left out whole."""
+    if move == (Idle(),) and ops[-1:] == [Idle()]:
+        return state
+    after = state
+    try:
+        for op in move:
+            after = apply(after, op).state
+    except OutOfDomain:
+        return state
+    ops.extend(move)
+    return after

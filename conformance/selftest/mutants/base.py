@@ -1,0 +1,74 @@
+"""What a planted fault is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ropecheck.adapters import protocol
+from ropecheck.conformance.selftest.reference_engine import ReferenceEngine
+from ropecheck.reference.tables import Tables
+from ropecheck.reference.timeline import IntArray, Timeline
+
+Twist = Callable[[protocol.Forward, Sequence[Timeline], list[Tables]], list[Tables]]
+"""(forward, the requests' columns, right tables) -> wrong tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One fault. like: the public bug (row of the project's bug list, or thread) or "slip" that it is modelled on."""
+
+    name: str
+    like: str
+    says: str
+    make: Callable[[], ReferenceEngine]
+
+
+def twisted(name: str, like: str, says: str, modes: str | Sequence[str], twist: Twist) -> Mutant:
+    """A fault in the tables of some modes."""
+    wanted = (modes,) if isinstance(modes, str) else tuple(modes)
+
+    class Twisted(ReferenceEngine):
+        def tables(self, step: protocol.Forward, lines: Sequence[Timeline]) -> list[Tables]:
+            right = super().tables(step, lines)
+            return twist(step, lines, right) if step.mode in wanted else right
+
+    return Mutant(name, like, says, Twisted)
+
+
+def each(change: Callable[[protocol.Forward, Sequence[Timeline], Tables], Tables]) -> Twist:
+    """A twist of every table of a forward alike."""
+    return lambda step, lines, found: [change(step, lines, tables) for tables in found]
+
+
+def with_rows(tables: Tables, rows: IntArray) -> Tables:
+    """The same tables with another three-row table."""
+    return Tables(tables.positions, rows, tables.spans, tables.width_rule)
+
+
+def with_both(tables: Tables, positions: IntArray, rows: IntArray | None) -> Tables:
+    """Both tables replaced."""
+    return Tables(positions, rows, tables.spans, tables.width_rule)
+
+
+def rows_of(tables: Tables) -> IntArray:
+    """The three-row table, to be written to."""
+    assert tables.mrope is not None
+    return np.array(tables.mrope)
+
+
+def owners(tables: Tables) -> IntArray:
+    """Per column, the batch row that it belongs to (-1: padding)."""
+    out = np.full(tables.positions.size, -1, dtype=np.int64)
+    for span in tables.spans:
+        out[span.start : span.stop] = span.request
+    return out
+
+
+def deltas(tables: Tables, lines: Sequence[Timeline]) -> IntArray:
+    """Per column, the delta of its request (0 for text-only requests and padding)."""
+    return np.array(
+        [0 if row < 0 or not lines[row].has_media else lines[row].delta for row in owners(tables)], dtype=np.int64
+    )

@@ -1,0 +1,403 @@
+"""Faults in the values of a forward's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ropecheck.adapters import protocol
+from ropecheck.conformance.selftest.mutants.base import deltas, each, owners, rows_of, twisted, with_both, with_rows
+from ropecheck.reference.tables import Tables
+from ropecheck.reference.timeline import Timeline
+
+SPECULATIVE = ("target_verify", "draft_decode", "draft_extend_v2")
+ALL = ("extend", "decode", "mixed", "split_prefill", *SPECULATIVE)
+
+Lines = Sequence[Timeline]
+
+
+def _delta_missing(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+    rows = rows_of(tables)
+    return with_rows(tables, np.where(deltas(tables, lines) != 0, tables.positions, rows))
+
+
+def _delta_twice(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+    return with_rows(tables, rows_of(tables) + deltas(tables, lines))
+
+
+def _delta_of_first(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+    return with_rows(tables, np.broadcast_to(tables.positions + lines[0].delta, rows_of(tables).shape))
+
+
+def _delta_of_last_media(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+    media = [line.delta for line in lines if line.has_media]
+    rows = rows_of(tables)
+    return with_rows(tables, tables.positions + np.full_like(rows, media[-1])) if media else tables
+
+
+def _text_gets_delta(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+    media = [line.delta for line in lines if line.has_media]
+    rows = rows_of(tables)
+    text = np.array([row >= 0 and not lines[row].has_media for row in owners(tables)], dtype=bool)
+    return with_rows(tables, np.where(text, rows + media[0], rows)) if media else tables
+
+
+def _only_t_shifted(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+    rows = rows_of(tables)
+    rows[1:] = tables.positions
+    return with_rows(tables, rows)
+
+
+def _one_ahead(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+    return with_both(tables, tables.positions + 1, rows_of(tables) + 1)
+
+
+def _swap_hw(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+    return with_rows(tables, rows_of(tables)[[0, 2, 1]])
+
+
+def _repeat_t(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+    return with_rows(tables, rows_of(tables)[[0, 0, 0]])
+
+
+def _zero(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+    return with_both(tables, np.zeros_like(tables.positions), np.zeros_like(rows_of(tables)))
+
+
+def _zero_rows(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+    return with_rows(tables, np.zeros_like(rows_of(tables)))
+
+
+def _delta_negated(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+    return with_rows(tables, np.broadcast_to(tables.positions - deltas(tables, lines), rows_of(tables).shape))
+
+
+def _row_lost(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+    """The h row of a strided view is read with the wrong stride: it holds other positions."""
+    rows = rows_of(tables)
+    rows[1] = np.roll(rows[1], 1)
+    return with_rows(tables, rows)
+
+
+def _backwards(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+    """Each request's window is read from its end."""
+    order = np.concatenate([np.flatnonzero(owners(tables) == row)[::-1] for row in range(len(lines))])
+    return with_both(tables, tables.positions[order], rows_of(tables)[:, order])
+
+
+def _index_from_t(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+    return with_both(tables, rows_of(tables)[0], tables.mrope)
+
+
+def _local_window(step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+    """Later windows read the table from its start."""
+    rows = rows_of(tables)
+    for row, line in enumerate(lines):
+        mine = owners(tables) == row
+        if line.has_media and step.prefix_lens[row]:
+            rows[:, mine] = line.take(np.arange(int(mine.sum()), dtype=np.int64))
+    return with_rows(tables, rows)
+
+
+def _suffix_as_text(step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+    """After a prefix hit the rest is placed as if nothing but text stood before it."""
+    rows = rows_of(tables)
+    for row, line in enumerate(lines):
+        mine = owners(tables) == row
+        if line.has_media and step.prefix_lens[row]:
+            rows[:, mine] = tables.positions[mine]
+    return with_rows(tables, rows)
+
+
+def _tail_without_delta(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+    rows = rows_of(tables)
+    for row, line in enumerate(lines):
+        past = (owners(tables) == row) & (tables.positions >= line.tabulated)
+        if line.has_media:
+            rows[:, past] = tables.positions[past]
+    return with_rows(tables, rows)
+
+
+def _tail_repeats_last(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+    """Past the table's end its last column is read again and again."""
+    rows = rows_of(tables)
+    for row, line in enumerate(lines):
+        past = (owners(tables) == row) & (tables.positions >= line.tabulated)
+        if line.has_media and line.tabulated:
+            rows[:, past] = line.table[:, line.tabulated - 1 : line.tabulated]
+    return with_rows(tables, rows)
+
+
+def _tail_from_one_row(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+    """Text past the table continues after the last token's t instead of the largest of all rows."""
+    rows = rows_of(tables)
+    for row, line in enumerate(lines):
+        past = (owners(tables) == row) & (tables.positions >= line.tabulated)
+        if line.has_media and line.tabulated:
+            start = int(line.table[0, line.tabulated - 1]) + 1
+            rows[:, past] = tables.positions[past] - line.tabulated + start
+    return with_rows(tables, rows)
+
+
+def _node_number(step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+    """A tree's nodes are placed by their number instead of their depth."""
+    index = np.array(tables.positions)
+    for row, seq_len in enumerate(step.seq_lens):
+        mine = owners(tables) == row
+        index[mine] = seq_len + np.arange(int(mine.sum()))
+    return with_both(tables, index, np.broadcast_to(index + deltas(tables, lines), rows_of(tables).shape))
+
+
+def _stride_of_batch(step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+    """Ragged columns are dealt out to the requests in equal shares."""
+    if not step.verify_lens:
+        return tables
+    width = tables.positions.size
+    share = max(width // len(lines), 1)
+    delta = np.array([lines[min(column // share, len(lines) - 1)].delta for column in range(width)], dtype=np.int64)
+    return with_rows(tables, np.broadcast_to(tables.positions + delta, rows_of(tables).shape))
+
+
+def _ragged_tail_left(step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+    rows, index = rows_of(tables), np.array(tables.positions)
+    tail = owners(tables) < 0
+    rows[:, tail], index[tail] = 7, 7
+    return with_both(tables, index, rows)
+
+
+def _branch_major(step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+    """Columns come branch by branch instead of request by request."""
+    order = np.arange(tables.positions.size).reshape(len(step.reqs), -1).T.ravel()
+    return with_both(tables, tables.positions[order], rows_of(tables)[:, order])
+
+
+def _decodes_first(step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+    width = tables.positions.size
+    order = np.roll(np.arange(width), step.decoding)
+    return with_both(tables, tables.positions[order], rows_of(tables)[:, order])
+
+
+def _mixed_decode_without_delta(step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+    rows = rows_of(tables)
+    decoding = owners(tables) >= len(lines) - step.decoding
+    rows[:, decoding] = tables.positions[decoding]
+    return with_rows(tables, rows)
+
+
+def _never_advances(_step: protocol.Forward, _lines: Lines, found: list[Tables]) -> list[Tables]:
+    return [found[0]] * len(found)
+
+
+def _only_index_advances(_step: protocol.Forward, _lines: Lines, found: list[Tables]) -> list[Tables]:
+    return [with_both(found[0], tables.positions, found[0].mrope) for tables in found]
+
+
+def _rows_take_the_index(_step: protocol.Forward, _lines: Lines, found: list[Tables]) -> list[Tables]:
+    """After the first step all rows are overwritten by the 1-D table."""
+    later = [with_rows(t, np.broadcast_to(t.positions, rows_of(t).shape)) for t in found[1:]]
+    return [found[0], *later]
+
+
+def _two_at_a_time(_step: protocol.Forward, _lines: Lines, found: list[Tables]) -> list[Tables]:
+    return [with_both(t, t.positions + n, rows_of(t) + n) for n, t in enumerate(found)]
+
+
+MUTANTS = (
+    twisted(
+        "extend reads from the table's start",
+        "O11, L8",
+        "a later chunk's columns are those of the first tokens",
+        ("extend", "mixed"),
+        each(_local_window),
+    ),
+    twisted(
+        "extend takes the rest for text",
+        "S20, S21",
+        "after a prefix hit media before the window are forgotten",
+        "extend",
+        each(_suffix_as_text),
+    ),
+    twisted(
+        "extend tail without delta",
+        "S1 (#39144)",
+        "tokens past the table sit at their index",
+        "extend",
+        each(_tail_without_delta),
+    ),
+    twisted(
+        "extend tail repeats the last column",
+        "S11",
+        "the table's last column is read for every later token",
+        "extend",
+        each(_tail_repeats_last),
+    ),
+    twisted(
+        "extend tail from one row",
+        "found in 0.5.23",
+        "later text continues after t, not after the largest row",
+        "extend",
+        each(_tail_from_one_row),
+    ),
+    twisted("extend swaps height and width", "X9", "rows h and w are exchanged", "extend", each(_swap_hw)),
+    twisted("extend repeats the t row", "O13", "all three rows are t", "extend", each(_repeat_t)),
+    twisted(
+        "extend index from the t row",
+        "T4, T5",
+        "the 1-D table is read off the three-row table",
+        "extend",
+        each(_index_from_t),
+    ),
+    twisted(
+        "extend h row of another stride",
+        "R6, issue 6 (strides)",
+        "the h row is shifted by a column",
+        "extend",
+        each(_row_lost),
+    ),
+    twisted("extend backwards", "slip", "windows are read from their end", "extend", each(_backwards)),
+    twisted("extend off by one", "slip", "every window starts one late", "extend", each(_one_ahead)),
+    twisted(
+        "extend text gets a neighbour's delta",
+        "V22",
+        "text rows beside media are shifted",
+        "extend",
+        each(_text_gets_delta),
+    ),
+    twisted(
+        "decode delta missing", "S17, V29, R1, X1", "decoded tokens sit at their index", "decode", each(_delta_missing)
+    ),
+    twisted("decode delta twice", "slip", "the delta is added to a position that has it", "decode", each(_delta_twice)),
+    twisted(
+        "decode delta of the first request",
+        "X5, T3",
+        "every row takes the first row's delta",
+        "decode",
+        each(_delta_of_first),
+    ),
+    twisted(
+        "decode delta of the last media request",
+        "S17 (review)",
+        "one delta for the whole batch",
+        "decode",
+        each(_delta_of_last_media),
+    ),
+    twisted("decode delta negated", "slip", "the delta is taken off", "decode", each(_delta_negated)),
+    twisted("decode rows at zero", "X6, V33", "the three rows are never filled", "decode", each(_zero_rows)),
+    twisted("decode one ahead", "L7", "seq_len is read without - 1", "decode", each(_one_ahead)),
+    twisted("decode at zero", "X6", "the prefill's builder is used for one token", "decode", each(_zero)),
+    twisted("decode shifts t alone", "V1", "h and w stay at the index", "decode", each(_only_t_shifted)),
+    twisted("decode text gets a neighbour's delta", "slip", "text rows are shifted", "decode", each(_text_gets_delta)),
+    twisted(
+        "mixed decodes first", "slip", "the decoding columns come before the windows", "mixed", each(_decodes_first)
+    ),
+    twisted(
+        "mixed decode without delta",
+        "O11",
+        "the decoding rows are placed as prompt text",
+        "mixed",
+        each(_mixed_decode_without_delta),
+    ),
+    twisted(
+        "mixed takes the rest for text",
+        "S21",
+        "a window after a hit forgets media before it",
+        "mixed",
+        each(_suffix_as_text),
+    ),
+    twisted(
+        "mixed text gets a neighbour's delta",
+        "slip",
+        "text rows beside media are shifted",
+        "mixed",
+        each(_text_gets_delta),
+    ),
+    twisted(
+        "mixed tail without delta",
+        "S1 (#39144)",
+        "windows past the table sit at their index",
+        "mixed",
+        each(_tail_without_delta),
+    ),
+    twisted(
+        "split prefill reads from the table's start",
+        "O11",
+        "later parts read the first columns",
+        "split_prefill",
+        each(_local_window),
+    ),
+    twisted("split prefill off by one", "slip", "windows start one late", "split_prefill", each(_one_ahead)),
+    twisted(
+        "split prefill tail without delta",
+        "S1",
+        "tokens past the table sit at their index",
+        "split_prefill",
+        each(_tail_without_delta),
+    ),
+    twisted(
+        "split prefill text gets a neighbour's delta",
+        "slip",
+        "text rows beside media are shifted",
+        "split_prefill",
+        each(_text_gets_delta),
+    ),
+    twisted("verify delta missing", "V12", "drafted nodes sit at their index", "target_verify", each(_delta_missing)),
+    twisted(
+        "verify by node number", "slip", "rivals in a tree get different places", "target_verify", each(_node_number)
+    ),
+    twisted("verify root one ahead", "L6", "the root is placed after itself", "target_verify", each(_one_ahead)),
+    twisted(
+        "verify text gets a neighbour's delta", "slip", "text rows are shifted", "target_verify", each(_text_gets_delta)
+    ),
+    twisted(
+        "ragged verify in equal shares",
+        "found in 0.5.23",
+        "packed columns are dealt out evenly",
+        "target_verify",
+        each(_stride_of_batch),
+    ),
+    twisted(
+        "ragged verify tail left",
+        "O12",
+        "the padded tail holds what was there",
+        "target_verify",
+        each(_ragged_tail_left),
+    ),
+    twisted("draft never advances", "slip", "all steps read the first step's index", "draft_decode", _never_advances),
+    twisted(
+        "draft advances the index alone",
+        "V1, R6",
+        "the three rows keep the first step's",
+        "draft_decode",
+        _only_index_advances,
+    ),
+    twisted(
+        "draft rows take the index",
+        "V1",
+        "after the first step rows hold the index",
+        "draft_decode",
+        _rows_take_the_index,
+    ),
+    twisted("draft advances by two", "slip", "each step skips a place", "draft_decode", _two_at_a_time),
+    twisted(
+        "draft columns branch-major",
+        "slip",
+        "branches of all requests come together",
+        "draft_decode",
+        each(_branch_major),
+    ),
+    twisted(
+        "draft text gets a neighbour's delta", "slip", "text rows are shifted", "draft_decode", each(_text_gets_delta)
+    ),
+    twisted("draft extend delta missing", "S8", "columns sit at their index", "draft_extend_v2", each(_delta_missing)),
+    twisted(
+        "draft extend one ahead", "slip", "the window starts after the bonus token", "draft_extend_v2", each(_one_ahead)
+    ),
+    twisted(
+        "draft extend text gets a neighbour's delta",
+        "slip",
+        "text rows are shifted",
+        "draft_extend_v2",
+        each(_text_gets_delta),
+    ),
+)

@@ -1,0 +1,199 @@
+"""Faults in the shape of a forward's tables, in what building it changes and costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ropecheck.adapters import protocol
+from ropecheck.conformance.selftest.mutants.base import Mutant, each, owners, rows_of, twisted, with_both, with_rows
+from ropecheck.conformance.selftest.reference_engine import ReferenceEngine, tensor
+from ropecheck.reference.tables import Tables
+from ropecheck.reference.timeline import Timeline
+
+Lines = Sequence[Timeline]
+
+
+def _first_only(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+    """One column per request."""
+    keep = [int((owners(tables) == row).argmax()) for row in range(len(lines))]
+    return with_both(tables, tables.positions, rows_of(tables)[:, keep])
+
+
+def _media_first_only(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+    """One column per request with media."""
+    who = owners(tables)
+    keep = [c for c, row in enumerate(who) if row < 0 or not lines[row].has_media or c == 0 or who[c - 1] != row]
+    return with_rows(tables, rows_of(tables)[:, keep])
+
+
+def _cut_at_table_end(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+    who = owners(tables)
+    keep = [c for c, row in enumerate(who) if not lines[row].has_media or tables.positions[c] < lines[row].tabulated]
+    return with_rows(tables, rows_of(tables)[:, keep])
+
+
+def _drop_last(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+    return with_both(tables, tables.positions[:-1], rows_of(tables)[:, :-1])
+
+
+def _add_one(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+    return with_both(tables, np.append(tables.positions, 0), np.pad(rows_of(tables), ((0, 0), (0, 1))))
+
+
+def _ragged_to_max(step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+    """Ragged requests are each padded to the longest."""
+    extra = max(step.verify_lens, default=0) * len(step.verify_lens) - sum(step.verify_lens)
+    if extra <= 0:
+        return tables
+    return with_both(tables, np.pad(tables.positions, (0, extra)), np.pad(rows_of(tables), ((0, 0), (0, extra))))
+
+
+def _one_forward_less(_step: protocol.Forward, _lines: Lines, found: list[Tables]) -> list[Tables]:
+    return found[:-1] if len(found) > 1 else found
+
+
+def _block_from_zero(step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+    return with_both(tables, np.tile(np.arange(step.block_size, dtype=np.int64), len(step.block_offsets)), None)
+
+
+def _raises(step: protocol.Forward, lines: Lines, found: list[Tables]) -> list[Tables]:
+    if any(line.has_media for line in lines) and any(not line.has_media for line in lines):
+        raise TypeError("expected Tensor as element 1, but got list")
+    return found
+
+
+class NoIdleTable(ReferenceEngine):
+    def answer(self, label: str, step: protocol.Forward, built: Tables) -> protocol.Table:
+        right = super().answer(label, step, built)
+        return protocol.Table(label, right.positions, None) if step.mode == "idle" and not label else right
+
+
+class FlatTextTable(ReferenceEngine):
+    def answer(self, label: str, step: protocol.Forward, built: Tables) -> protocol.Table:
+        right = super().answer(label, step, built)
+        media = any(self.held[req].items for req in step.reqs)
+        return right if media or step.path == "kernel" else protocol.Table(label, right.positions, right.positions)
+
+
+class Int32Table(ReferenceEngine):
+    def answer(self, label: str, step: protocol.Forward, built: Tables) -> protocol.Table:
+        right = super().answer(label, step, built)
+        if built.mrope is None or right.mrope is None or step.mode != "target_verify":
+            return right
+        return protocol.Table(label, right.positions, tensor(built.mrope.astype(np.int32)))
+
+
+class BlockInt64(ReferenceEngine):
+    def answer(self, label: str, step: protocol.Forward, built: Tables) -> protocol.Table:
+        return protocol.Table(label, tensor(built.positions), super().answer(label, step, built).mrope)
+
+
+class ChangesLengths(ReferenceEngine):
+    def changed(self, step: protocol.Forward) -> tuple[str, ...]:
+        return ("seq_lens",) if step.mode == "draft_extend_v2" else ()
+
+
+class ChangesMedia(ReferenceEngine):
+    def changed(self, step: protocol.Forward) -> tuple[str, ...]:
+        return ("multimodal_inputs",) if step.mode == "extend" and any(self.held[r].items for r in step.reqs) else ()
+
+
+class EditsInPlace(ReferenceEngine):
+    """The second build starts from what the first one left."""
+
+    def answer(self, label: str, step: protocol.Forward, built: Tables) -> protocol.Table:
+        if label == "again" and step.mode == "decode":
+            built = with_rows(built, rows_of(built) + 1)
+        return super().answer(label, step, built)
+
+
+class TextVerifyCopies(ReferenceEngine):
+    def copies(self, step: protocol.Forward) -> int:
+        return 1 if step.mode == "target_verify" else 0
+
+
+class CopyPerRequest(ReferenceEngine):
+    def copies(self, step: protocol.Forward) -> int:
+        return sum(bool(self.held[req].items) for req in step.reqs) if step.mode == "decode" else 0
+
+
+class DraftCopyPerRequest(ReferenceEngine):
+    def copies(self, step: protocol.Forward) -> int:
+        media = sum(bool(self.held[req].items) for req in step.reqs)
+        return media if step.mode == "draft_decode" else 0
+
+
+class DraftExtendCopies(ReferenceEngine):
+    def copies(self, step: protocol.Forward) -> int:
+        return 4 if step.mode == "draft_extend_v2" and step.host_lengths else 0
+
+
+MUTANTS = (
+    twisted(
+        "draft extend one column a request",
+        "S7, S8",
+        "the fallback gives a decode's column per request",
+        "draft_extend_v2",
+        each(_first_only),
+    ),
+    twisted(
+        "draft extend one column a media request",
+        "S7",
+        "text requests get all, media requests one",
+        "draft_extend_v2",
+        each(_media_first_only),
+    ),
+    twisted(
+        "draft extend raises on mixed batches",
+        "S10",
+        "entries without media are empty lists",
+        "draft_extend_v2",
+        _raises,
+    ),
+    twisted(
+        "extend cut at the table's end",
+        "S11, S1 (#39144)",
+        "a slice past the table is short",
+        "extend",
+        each(_cut_at_table_end),
+    ),
+    twisted("split prefill one column short", "slip", "the last token is left out", "split_prefill", each(_drop_last)),
+    twisted("decode one column short", "O7", "the last request gets none", "decode", each(_drop_last)),
+    twisted("mixed one column short", "slip", "the last decoding request gets none", "mixed", each(_drop_last)),
+    twisted(
+        "verify one column short", "V7", "the buffer lacks room for the last node", "target_verify", each(_drop_last)
+    ),
+    twisted(
+        "ragged verify padded to the longest",
+        "O12",
+        "packed widths are made equal",
+        "target_verify",
+        each(_ragged_to_max),
+    ),
+    twisted("draft one column a request", "V3", "branches share a column", "draft_decode", each(_first_only)),
+    twisted("draft one forward less", "slip", "the loop ends one early", "draft_decode", _one_forward_less),
+    twisted("idle with a column", "slip", "an idle rank computes a token", "idle", each(_add_one)),
+    twisted(
+        "diffusion block from zero", "slip", "the block's offset is ignored", "dllm_extend", each(_block_from_zero)
+    ),
+    twisted(
+        "diffusion block one short",
+        "slip",
+        "the last token is left out",
+        "dllm_extend",
+        lambda _s, _l, found: [with_both(t, t.positions[:-1], None) for t in found],
+    ),
+    Mutant("idle without a table", "releases before 0.5.23", "the idle table is unset", NoIdleTable),
+    Mutant("text table has one row", "V23, R5", "the shape depends on content", FlatTextTable),
+    Mutant("verify table is int32", "T18", "another dtype than the rest", Int32Table),
+    Mutant("diffusion block is int64", "slip", "another dtype than the kernel reads", BlockInt64),
+    Mutant("draft extend changes the lengths", "slip", "the batch's own seq_lens are advanced", ChangesLengths),
+    Mutant("extend changes the media", "T3", "tables are written while being read", ChangesMedia),
+    Mutant("decode edits in place", "R6, V9", "a second build differs", EditsInPlace),
+    Mutant("text verify copies from the host", "PR 20864", "deltas are built on the host", TextVerifyCopies),
+    Mutant("decode copies per request", "S37", "each request's delta is sent by itself", CopyPerRequest),
+    Mutant("draft copies per request", "S37", "each request's delta is sent by itself", DraftCopyPerRequest),
+    Mutant("draft extend copies too often", "S38", "four copies where three are allowed", DraftExtendCopies),
+)

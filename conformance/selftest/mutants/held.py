@@ -1,0 +1,193 @@
+"""Faults in retraction, ownership and freshness: what the engine holds between forwards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ropecheck.adapters import protocol
+from ropecheck.conformance.plan.planner import decoded
+from ropecheck.conformance.selftest.mutants.base import Mutant
+from ropecheck.conformance.selftest.reference_engine import PAD_VALUE, Held, ReferenceEngine
+from ropecheck.reference.timeline import IntArray
+
+
+def _grown(table: IntArray, count: int, start: int) -> IntArray:
+    """The table with `count` text columns from position `start`."""
+    tail = np.broadcast_to(start + np.arange(count, dtype=np.int64), (table.shape[0], count))
+    return np.concatenate([table, tail], axis=1)
+
+
+class TopsUp(ReferenceEngine):
+    """A right engine that, as some do, writes the outputs' columns into the table when it schedules again."""
+
+    def start(self, held: Held) -> int:
+        return held.delta + int(held.table.shape[1])
+
+    def schedule(self, step: protocol.Schedule) -> None:
+        super().schedule(step)
+        held = self.held[step.req]
+        if held.retracted and held.items:
+            missing = len(held.ids) + len(held.output_ids) - held.table.shape[1]
+            if missing > 0:
+                self.held[step.req] = replace(held, table=_grown(held.table, missing, self.start(held)))
+
+
+class TopsUpFromT(TopsUp):
+    def start(self, held: Held) -> int:
+        return int(held.table[0, -1]) + 1
+
+
+class TopsUpAtIndex(TopsUp):
+    def start(self, held: Held) -> int:
+        return int(held.table.shape[1])
+
+
+class LosesColumnsWhenRefused(TopsUp):
+    """A second look at a retracted request takes back what the first one wrote, and more."""
+
+    def schedule(self, step: protocol.Schedule) -> None:
+        before = self.held[step.req]
+        super().schedule(step)
+        held = self.held[step.req]
+        if held.retracted and held.items and before.table.shape[1] > len(held.ids):
+            self.held[step.req] = replace(held, table=held.table[:, : len(held.ids)])
+
+
+class MovesAtEachAttempt(ReferenceEngine):
+    """Each time the scheduler looks at a retracted request its table moves on by one."""
+
+    def schedule(self, step: protocol.Schedule) -> None:
+        super().schedule(step)
+        held = self.held[step.req]
+        if held.retracted and held.items:
+            self.held[step.req] = replace(held, table=held.table + step.attempts)
+
+
+class RetractForgetsOutputs(ReferenceEngine):
+    def fill_ids(self, held: Held) -> tuple[int, ...]:
+        return self.padded_ids(held) if held.retracted else super().fill_ids(held)
+
+
+class RetractWritesParent(ReferenceEngine):
+    """The table shared with the parent grows."""
+
+    def schedule(self, step: protocol.Schedule) -> None:
+        super().schedule(step)
+        held = self.held[step.req]
+        if not held.retracted or held.session is None or not held.items:
+            return
+        for req, other in self.held.items():
+            if req != step.req and other.session == held.session and other.items:
+                self.held[req] = replace(other, table=_grown(other.table, 2, other.delta + other.table.shape[1]))
+
+
+class DecodeWritesNeighbours(ReferenceEngine):
+    """A decode leaves its delta on every request."""
+
+    def forward(self, step: protocol.Forward) -> protocol.Result:
+        result = super().forward(step)
+        if step.mode == "decode":
+            media = [self.held[req].delta for req in step.reqs if self.held[req].items]
+            for req, held in list(self.held.items()):
+                if media and held.items and req not in step.reqs:
+                    self.held[req] = replace(held, delta=media[0])
+        return result
+
+
+class StaleCache(ReferenceEngine):
+    """The cached delta is filled once and handed on to later turns."""
+
+    def forward(self, step: protocol.Forward) -> protocol.Result:
+        for req in step.reqs:
+            held = self.held[req]
+            if held.items and held.delta_cache is None:
+                self.held[req] = replace(held, delta_cache=held.delta - 1)
+        return super().forward(step)
+
+    def continued(self, step: protocol.Turn, parent: Held) -> Held:
+        return replace(super().continued(step, parent), delta_cache=parent.delta_cache)
+
+
+class StaleFill(ReferenceEngine):
+    """Fill ids are rebuilt only when their number changes."""
+
+    def fill_ids(self, held: Held) -> tuple[int, ...]:
+        return held.ids + held.output_ids if held.session is not None else super().fill_ids(held)
+
+
+class RawPlaceholders(ReferenceEngine):
+    def padded_ids(self, held: Held) -> tuple[int, ...]:
+        return held.ids if held.session is not None and len(held.items) > 1 else super().padded_ids(held)
+
+
+class PadsText(ReferenceEngine):
+    """Padding starts one token early."""
+
+    def padded_ids(self, held: Held) -> tuple[int, ...]:
+        ids = list(super().padded_ids(held))
+        for start, _stop in held.items:
+            if start:
+                ids[start - 1] = PAD_VALUE
+        return tuple(ids)
+
+
+class LosesMediaOnAbort(ReferenceEngine):
+    """Aborting a turn releases its parent's media."""
+
+    def leave(self, req: int, finished: bool) -> None:
+        super().leave(req, finished)
+        session = self.held[req].session
+        if finished or session is None:
+            return
+        for other, held in list(self.held.items()):
+            if other != req and held.session == session and held.items:
+                self.held[other] = replace(held, items=(), table=held.table[:, :0])
+
+
+class TurnWithoutTable(ReferenceEngine):
+    """A text turn forgets the media before it."""
+
+    def state(self, req: int) -> protocol.RequestState:
+        right = super().state(req)
+        held = self.held[req]
+        if held.session is None or right.table is None or held.media_width == len(held.ids):
+            return right
+        fields = {name: getattr(right, name) for name in right.__struct_fields__}
+        return protocol.RequestState(**fields | {"table": None, "delta": None})
+
+
+class ShortTurnTable(ReferenceEngine):
+    """A media turn's table covers that turn alone."""
+
+    def turn_record(
+        self,
+        ids: tuple[int, ...],
+        media: protocol.Media | None,
+        before: IntArray,
+        kept: tuple[int, ...],
+        max_new_tokens: int,
+        items: tuple[tuple[int, int], ...] = (),
+        media_width: int = 0,
+    ) -> Held:
+        right = super().turn_record(ids, media, before, kept, max_new_tokens, items, media_width)
+        return replace(right, table=decoded(media.table)) if media is not None and kept else right
+
+
+MUTANTS = (
+    Mutant("retract tops up from t", "found in 0.5.23", "outputs continue after the last t", TopsUpFromT),
+    Mutant("retract tops up at the index", "slip", "outputs get no delta", TopsUpAtIndex),
+    Mutant("columns lost when refused", "slip", "a refused request's table shrinks", LosesColumnsWhenRefused),
+    Mutant("table moves at each attempt", "slip", "a refused request is not left alone", MovesAtEachAttempt),
+    Mutant("retract forgets the outputs", "slip", "only the prompt is prefilled again", RetractForgetsOutputs),
+    Mutant("retract writes the parent", "found in 0.5.23", "a shared table grows", RetractWritesParent),
+    Mutant("decode writes its neighbours", "X5, T3", "a delta is shared by all", DecodeWritesNeighbours),
+    Mutant("delta cache is handed on", "S39, S1, T1", "a cached delta outlives its table", StaleCache),
+    Mutant("fill ids not rebuilt", "S5 (#38068)", "raw placeholders stay in the fill ids", StaleFill),
+    Mutant("second image not padded", "S4", "raw placeholders stay in the prompt", RawPlaceholders),
+    Mutant("padding starts early", "slip", "a text token is overwritten", PadsText),
+    Mutant("abort releases the parent's media", "S1", "the parent loses its table", LosesMediaOnAbort),
+    Mutant("text turn forgets the media", "O8", "no table, no delta", TurnWithoutTable),
+    Mutant("media turn's table starts at that turn", "S1", "the parent's columns are missing", ShortTurnTable),
+)

@@ -1,0 +1,160 @@
+"""Faults in loading a forward into a wider buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ropecheck.adapters import protocol
+from ropecheck.conformance.selftest.mutants.base import Mutant, rows_of, with_both, with_rows
+from ropecheck.conformance.selftest.reference_engine import ReferenceEngine
+from ropecheck.reference.tables import Tables
+
+Load = Callable[[int, Tables, Tables], Tables]
+"""(live columns, right tables, tables that the buffer held before: itself, the first time) -> wrong tables."""
+
+
+def loaded(name: str, like: str, says: str, change: Load, *, kind: str = "", mode: str = "") -> Mutant:
+    """A fault in the buffers of one kind and mode ("": of all)."""
+
+    class Loaded(ReferenceEngine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last: dict[tuple[str, str, int], Tables] = {}
+
+        def pad(self, step: protocol.Forward, padding: protocol.Padding, built: Tables) -> Tables:
+            right = super().pad(step, padding, built)
+            if kind not in ("", padding.kind) or mode not in ("", step.mode):
+                return right
+            buffer = (padding.kind, step.mode, padding.tokens)
+            wrong = change(built.positions.size, right, self.last.get(buffer, right))
+            self.last[buffer] = wrong
+            return wrong
+
+    return Mutant(name, like, says, Loaded)
+
+
+def _stale(live: int, right: Tables, old: Tables) -> Tables:
+    """Padded columns keep what the last larger batch left there."""
+    rows, index = rows_of(right), np.array(right.positions)
+    rows[:, live:], index[live:] = rows_of(old)[:, live:], old.positions[live:]
+    return with_both(right, index, rows)
+
+
+def _stale_rows(live: int, right: Tables, old: Tables) -> Tables:
+    """The 1-D padding is cleared, that of the three rows is not."""
+    return with_rows(right, rows_of(_stale(live, right, old)))
+
+
+def _stale_hw(live: int, right: Tables, old: Tables) -> Tables:
+    rows = rows_of(right)
+    rows[1:, live:] = rows_of(old)[1:, live:]
+    return with_rows(right, rows)
+
+
+def _one_row(_live: int, right: Tables, _old: Tables) -> Tables:
+    """Only the first row is copied into the wide buffer."""
+    rows = rows_of(right)
+    rows[1:] = 0
+    return with_rows(right, rows)
+
+
+def _ones(live: int, right: Tables, _old: Tables) -> Tables:
+    rows = rows_of(right)
+    rows[:, live:] = 1
+    return with_rows(right, rows)
+
+
+def _index_only(live: int, right: Tables, _old: Tables) -> Tables:
+    """The three-row table is not widened."""
+    return with_rows(right, rows_of(right)[:, :live])
+
+
+def _shifted(live: int, right: Tables, _old: Tables) -> Tables:
+    """The live columns start one column late; the last one falls off where the buffer is full."""
+    rows, index = rows_of(right), np.array(right.positions)
+    rows[:, 1:], index[1:] = rows[:, :-1].copy(), index[:-1].copy()
+    return with_both(right, index, rows)
+
+
+def _never_filled(_live: int, right: Tables, _old: Tables) -> Tables:
+    """The graph's three-row buffer stays as it was allocated."""
+    return with_rows(right, np.zeros_like(rows_of(right)))
+
+
+def _media_left(live: int, right: Tables, old: Tables) -> Tables:
+    """A batch whose three rows are equal is taken for one without a table: nothing is copied over the old one's."""
+    rows = rows_of(right)
+    text = bool((rows[:, :live] == right.positions[:live]).all())
+    return with_rows(right, rows_of(old)) if text else right
+
+
+MUTANTS = (
+    loaded("padding keeps an older batch", "V5, O10", "stale columns behind the live ones", _stale),
+    loaded("padding copies one row", "O7, O10", "h and w are lost in the wide buffer", _one_row),
+    loaded("padding filled with ones", "slip", "padded columns hold 1", _ones),
+    loaded("padding widens the index alone", "T20", "ids are padded, positions are not", _index_only),
+    loaded(
+        "draft graph keeps an older batch",
+        "V5, found in 0.5.23 (frozen-KV)",
+        "the three rows' padding is not cleared",
+        _stale_rows,
+        kind="graph",
+        mode="draft_decode",
+    ),
+    loaded(
+        "draft graph clears the t row alone",
+        "O10",
+        "h and w keep an older batch's columns in the padding",
+        _stale_hw,
+        kind="graph",
+        mode="draft_decode",
+    ),
+    loaded(
+        "draft graph never fills its rows",
+        "SGLang up to 0.5.20",
+        "the three rows stay zero",
+        _never_filled,
+        kind="graph",
+        mode="draft_decode",
+    ),
+    loaded(
+        "draft extend graph shifts its columns",
+        "slip",
+        "live columns start one late",
+        _shifted,
+        kind="graph",
+        mode="draft_extend_v2",
+    ),
+    loaded(
+        "draft extend graph keeps media columns",
+        "slip",
+        "a text-only batch reads the media batch before it",
+        _media_left,
+        kind="graph",
+        mode="draft_extend_v2",
+    ),
+    loaded(
+        "verify graph clears the t row alone",
+        "O10",
+        "h and w keep an older batch's columns in the padding",
+        _stale_hw,
+        kind="graph",
+        mode="target_verify",
+    ),
+    loaded(
+        "frozen-KV graph keeps an older batch",
+        "found in 0.5.23",
+        "the three rows' padding is not cleared",
+        _stale_rows,
+        kind="frozen_kv",
+    ),
+    loaded(
+        "multi-layer graph never fills its rows",
+        "found in 0.5.23",
+        "the three rows stay zero",
+        _never_filled,
+        kind="multi_layer",
+    ),
+)

@@ -1,0 +1,292 @@
+"""The reference model as an engine behind the worker protocol: what a right engine answers.
+
+It sees what any engine sees: turns one at a time, each with its own table, and batches of lengths. It keeps one record
+per request, never changed in place, so that nothing is shared by accident. Mutants override its small methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ropecheck.adapters import protocol
+from ropecheck.conformance.plan.planner import decoded
+from ropecheck.reference import compose, rotary, tables
+from ropecheck.reference.tables import Tables, WindowOf
+from ropecheck.reference.timeline import IntArray, Timeline
+from ropecheck.spec.modes import draft_decode
+
+PAD_VALUE = 1_000_000
+"""Padded placeholder ids start here."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """What the engine holds for one request. table covers its whole prompt; items are half-open token ranges."""
+
+    ids: tuple[int, ...]
+    table: IntArray
+    delta: int
+    items: tuple[tuple[int, int], ...]
+    max_new_tokens: int
+    session: int | None = None
+    output_ids: tuple[int, ...] = ()
+    prefix_len: int = 0
+    fill_ids: tuple[int, ...] | None = None
+    delta_cache: int | None = None
+    finished: bool = False
+    aborted: bool = False
+    retracted: bool = False
+    media_width: int = 0
+    """Columns of table up to the end of the last turn that brought media."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSession:
+    streaming: bool
+    known: tuple[int, ...] = ()
+    last: int | None = None
+    in_flight: int | None = None
+
+
+class ReferenceEngine:
+    """One job's engine. `run` answers one step."""
+
+    def __init__(self) -> None:
+        self.held: dict[int, Held] = {}
+        self.sessions: dict[int, HeldSession] = {}
+        self.forwards = 0
+
+    def run(self, step: protocol.Step) -> protocol.Result:
+        """Answer one step. Raises KeyError for a request that does not exist."""
+        match step:
+            case protocol.Submit():
+                self.held[step.req] = self.turn_record(step.ids, step.media, self.nothing(), (), step.max_new_tokens)
+            case protocol.Open():
+                self.sessions[step.session] = HeldSession(step.streaming)
+            case protocol.Turn():
+                self.turn(step)
+            case protocol.Generate():
+                self.generate(step)
+            case protocol.Finish():
+                self.leave(step.req, finished=True)
+            case protocol.Abort():
+                self.leave(step.req, finished=False)
+            case protocol.Retract():
+                self.retract(step.req)
+            case protocol.Schedule():
+                self.schedule(step)
+            case protocol.Observe():
+                return protocol.States(tuple(self.state(req) for req in step.reqs if req in self.held))
+            case protocol.Cost():
+                return protocol.Counted(self.copies(step.forward), ())
+            case protocol.Forward():
+                return self.forward(step)
+            case protocol.Rotary():
+                return self.rotate(step)
+            case protocol.PromptTable():
+                return protocol.NotOffered("the reference's builders take histories; a table of theirs proves nothing")
+        return protocol.Done()
+
+    # ------------------------------------------------------------ requests and sessions
+
+    def nothing(self) -> IntArray:
+        """The table of an empty history."""
+        return np.zeros((3, 0), dtype=np.int64)
+
+    def turn_record(
+        self,
+        ids: tuple[int, ...],
+        media: protocol.Media | None,
+        before: IntArray,
+        kept: tuple[int, ...],
+        max_new_tokens: int,
+        items: tuple[tuple[int, int], ...] = (),
+        media_width: int = 0,
+    ) -> Held:
+        """A new request: `before` and `kept` are the history's columns and tokens that it continues."""
+        own = compose.text_table(len(ids)) if media is None else decoded(media.table)
+        table = self.appended(before, own)
+        start = len(kept)
+        if media is not None:
+            items = (*items, *((item.start + start, item.stop + start) for item in media.items))
+            media_width = table.shape[1]
+        return Held((*kept, *ids), table, compose.delta(table), items, max_new_tokens, media_width=media_width)
+
+    def appended(self, table: IntArray, turn: IntArray) -> IntArray:
+        return compose.appended(table, turn)
+
+    def turn(self, step: protocol.Turn) -> None:
+        session = self.sessions[step.session]
+        parent = session.last if session.streaming else step.parent
+        if self.refuses(session, step):
+            self.held[step.req] = replace(
+                self.turn_record(step.ids, None, self.nothing(), (), step.max_new_tokens), aborted=True
+            )
+            return
+        if parent is None:
+            held = self.turn_record(step.ids, step.media, self.nothing(), (), step.max_new_tokens)
+        else:
+            held = self.continued(step, self.held[parent])
+        self.held[step.req] = replace(held, session=step.session)
+        if session.streaming:
+            self.sessions[step.session] = replace(session, in_flight=step.req)
+        else:
+            known = () if step.replace and step.parent is None else session.known
+            self.sessions[step.session] = replace(session, known=(*known, step.req))
+
+    def refuses(self, session: HeldSession, step: protocol.Turn) -> bool:
+        if session.streaming:
+            return session.in_flight is not None or step.replace or bool(step.offset) or step.drop_previous_output
+        if step.parent is None:
+            return False
+        return step.parent not in session.known or not (step.replace or self.held[step.parent].finished)
+
+    def continued(self, step: protocol.Turn, parent: Held) -> Held:
+        """The new turn's record after its parent's prompt and reply."""
+        reply = () if step.drop_previous_output else parent.output_ids[: parent.max_new_tokens]
+        kept = parent.ids + reply
+        before = self.appended(parent.table, compose.text_table(len(reply)))
+        items, width = parent.items, parent.media_width
+        if step.offset:
+            kept, before = kept[: step.offset], before[:, : step.offset]
+            items = tuple((start, min(stop, step.offset)) for start, stop in items if start < step.offset)
+            width = min(width, step.offset)
+        return self.turn_record(step.ids, step.media, before, kept, step.max_new_tokens, items, width)
+
+    def generate(self, step: protocol.Generate) -> None:
+        held = self.held[step.req]
+        self.held[step.req] = replace(held, output_ids=held.output_ids + step.ids)
+
+    def leave(self, req: int, finished: bool) -> None:
+        held = self.held[req]
+        self.held[req] = replace(held, finished=finished, aborted=not finished)
+        session = None if held.session is None else self.sessions[held.session]
+        if session is not None and session.streaming and held.session is not None:
+            last = req if finished else session.last
+            self.sessions[held.session] = replace(session, in_flight=None, last=last)
+
+    def retract(self, req: int) -> None:
+        self.held[req] = replace(self.held[req], prefix_len=0, fill_ids=None, retracted=True)
+
+    def schedule(self, step: protocol.Schedule) -> None:
+        held = self.held[step.req]
+        self.held[step.req] = replace(held, prefix_len=step.hit, fill_ids=self.fill_ids(held))
+
+    def fill_ids(self, held: Held) -> tuple[int, ...]:
+        return self.padded_ids(held) + held.output_ids
+
+    def padded_ids(self, held: Held) -> tuple[int, ...]:
+        ids = list(held.ids)
+        for number, (start, stop) in enumerate(held.items):
+            ids[start:stop] = [PAD_VALUE + number] * (stop - start)
+        return tuple(ids)
+
+    def state(self, req: int) -> protocol.RequestState:
+        held = self.held[req]
+        media = bool(held.items)
+        delta = np.array([[held.delta]], dtype=np.int64)
+        cache = None if held.delta_cache is None else tensor(np.full((3, 1), held.delta_cache, dtype=np.int64))
+        return protocol.RequestState(
+            req=req,
+            ids=self.padded_ids(held),
+            unpadded_ids=held.ids,
+            fill_ids=held.fill_ids,
+            output_ids=held.output_ids,
+            prefix_len=held.prefix_len,
+            table=tensor(held.table) if media else None,
+            delta=tensor(delta) if media else None,
+            delta_cache=cache,
+            items=len(held.items),
+            offsets=held.items,
+            aborted=held.aborted,
+        )
+
+    # ------------------------------------------------------------ forwards
+
+    def line(self, req: int) -> Timeline:
+        """The columns of one request."""
+        held = self.held[req]
+        return Timeline(table=held.table, delta=held.delta, tabulated=held.media_width, has_media=bool(held.items))
+
+    def forward(self, step: protocol.Forward) -> protocol.Result:
+        self.forwards += 1
+        lines = [self.line(req) for req in step.reqs]
+        found = self.tables(step, lines)
+        answered = [
+            self.answer("" if label == 0 else f"step {label}", step, built) for label, built in enumerate(found)
+        ]
+        if step.repeat:
+            self.forwards += 1
+            answered.append(self.answer("again", step, self.tables(step, lines)[0]))
+        if step.padding is not None:
+            answered.append(self.answer("padded", step, self.pad(step, step.padding, found[0])))
+        return protocol.Tables(tuple(answered), changed=self.changed(step))
+
+    def tables(self, step: protocol.Forward, lines: Sequence[Timeline]) -> list[Tables]:
+        """The forward's tables; one per draft forward."""
+        match step.mode:
+            case "extend" | "split_prefill" | "mixed":
+                windows = [WindowOf(*part) for part in zip(lines, step.prefix_lens, step.extend_lens, strict=True)]
+                if step.mode == "mixed" and step.decoding:
+                    tail = len(lines) - step.decoding
+                    decoding = list(zip(lines[tail:], step.seq_lens[tail:], strict=True))
+                    return [tables.extend_tables(step.mode, windows[:tail], decoding)]
+                return [tables.extend_tables(step.mode, windows)]
+            case "decode":
+                return [tables.decode_tables(lines, step.seq_lens)]
+            case "target_verify":
+                if step.verify_lens:
+                    return [tables.ragged_tables(lines, step.seq_lens, step.parents, step.ragged_tokens)]
+                return [tables.verify_tables(lines, step.seq_lens, step.parents)]
+            case "draft_decode":
+                steps = 1 if step.path == "direct" else draft_decode.forwards(step.num_steps)
+                return [tables.draft_tables(lines, step.seq_lens, step.topk, number) for number in range(steps)]
+            case "draft_extend_v2":
+                return [tables.draft_extend_tables(lines, step.seq_lens, step.num_draft_tokens)]
+            case "dllm_extend":
+                return [tables.block_tables(step.block_offsets, step.block_size)]
+            case _:
+                return [tables.idle_tables()]
+
+    def pad(self, step: protocol.Forward, padding: protocol.Padding, built: Tables) -> Tables:
+        return tables.padded(built, padding.tokens)
+
+    def changed(self, step: protocol.Forward) -> tuple[str, ...]:
+        """Inputs that building the batch altered: none."""
+        return ()
+
+    def copies(self, step: protocol.Forward) -> int:
+        """Host-to-device copies: the budget's floor."""
+        return 0
+
+    def rotate(self, step: protocol.Rotary) -> protocol.Rotated:
+        """The rotation. A view's columns are the table's: messages carry no buffers."""
+
+        def turned(part: protocol.Tensor) -> protocol.Tensor:
+            heads = np.frombuffer(part.data, dtype=np.float32).astype(np.float64)
+            out = rotary.rotated(
+                decoded(step.table),
+                heads.reshape(part.shape[0], -1, step.head_size),
+                sections=step.sections,
+                interleaved=step.interleaved,
+                base=step.base,
+                rotary_dim=step.rotary_dim,
+            )
+            return protocol.Tensor("float32", part.shape, out.astype(np.float32).tobytes())
+
+        return protocol.Rotated(turned(step.query), turned(step.key))
+
+    def answer(self, label: str, step: protocol.Forward, built: Tables) -> protocol.Table:
+        """The tables as an engine would hand them over."""
+        index = built.positions.astype(np.int32) if step.mode == "dllm_extend" else built.positions
+        rows = None if built.mrope is None or step.path == "kernel" else tensor(built.mrope)
+        return protocol.Table(label, tensor(index), rows)
+
+
+def tensor(array: npt.NDArray[np.generic]) -> protocol.Tensor:
+    """An array as it travels."""
+    return protocol.Tensor(array.dtype.name, tuple(array.shape), np.ascontiguousarray(array).tobytes())

@@ -1,0 +1,88 @@
+"""The reference target's process: `python -m ropecheck.conformance.selftest.reference_worker --in-fd N --out-fd M`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from ropecheck.adapters import protocol
+from ropecheck.conformance.selftest.reference_engine import ReferenceEngine
+
+MODES = (
+    "extend",
+    "split_prefill",
+    "decode",
+    "mixed",
+    "target_verify",
+    "draft_decode",
+    "draft_extend_v2",
+    "idle",
+    "dllm_extend",
+)
+"""The reference's own forward modes."""
+
+
+def answer(job: protocol.Job, engine: ReferenceEngine) -> protocol.Answer:
+    """Run one job on a fresh engine."""
+    results: list[protocol.Result] = []
+    started = time.perf_counter_ns()
+    for step in job.steps:
+        try:
+            results.append(engine.run(step))
+        except Exception as error:  # an engine's exception is an answer, not the end of the worker
+            results.append(protocol.Raised("engine", type(error).__name__, str(error), "reference"))
+    return protocol.Answer(job.id, tuple(results), time.perf_counter_ns() - started, engine.forwards)
+
+
+def hello(target: str) -> protocol.Hello:
+    """Who this is."""
+    modes = {mode.upper(): number for number, mode in enumerate(MODES, start=1)}
+    return protocol.Hello(
+        protocol=protocol.PROTOCOL,
+        target=target,
+        version="0",
+        device="cpu",
+        torch="",
+        pid=os.getpid(),
+        python=platform.python_version(),
+        modes=modes,
+        covered={mode.upper(): mode for mode in MODES},
+        uncovered={},
+        capabilities={},
+    )
+
+
+def serve(in_fd: int, out_fd: int, make: Callable[[], ReferenceEngine], target: str = "reference") -> None:
+    """Answer jobs until the runner closes the pipe."""
+    decoder = msgspec.msgpack.Decoder(protocol.Request)
+    with open(in_fd, "rb") as source, open(out_fd, "wb") as sink:
+        protocol.send(sink, hello(target))
+        while (body := protocol.receive(source)) is not None:
+            request = decoder.decode(body)
+            if isinstance(request, protocol.Shutdown):
+                return
+            protocol.send(sink, answer(request, make()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--in-fd", type=int, required=True)
+    parser.add_argument("--out-fd", type=int, required=True)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--mutant", default="", help="plant this fault (see conformance/mutants)")
+    arguments = parser.parse_args()
+    make: Callable[[], ReferenceEngine] = ReferenceEngine
+    if arguments.mutant:
+        from ropecheck.conformance.selftest.mutants import MUTANTS
+
+        make = MUTANTS[arguments.mutant].make
+    serve(arguments.in_fd, arguments.out_fd, make)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Scenarios on disk: reading, writing, finding by name."""

@@ -1,0 +1,192 @@
+"""Reading scenarios from disk with errors that name file and field, and writing files all at once or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.families.case import Case
+from ropecheck.conformance.families.files import problem_of
+from ropecheck.conformance.judge.outcome import Failure, Unrun
+from ropecheck.reference.legal import refuse_nonsense
+from ropecheck.reference.operations import Scenario
+from ropecheck.spec.history import OutOfDomain
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """OUT/failures/ID.json: a scenario that failed or could not run, on what, and how. `ropecheck replay` reads it."""
+
+    scenario: Scenario
+    target: str
+    """As asked for with --target."""
+    engine: str = ""
+    """The engine's own name, which known-failure entries use."""
+    version: str
+    device: str
+    seed: int = 0
+    failures: tuple[Failure, ...] = ()
+    unrun: tuple[Unrun, ...] = ()
+
+
+class StoredCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """OUT/failures/ID.json of a prompt-table case; the fields of `Stored`."""
+
+    case: Case
+    target: str
+    engine: str = ""
+    version: str
+    device: str
+    seed: int = 0
+    failures: tuple[Failure, ...] = ()
+    unrun: tuple[Unrun, ...] = ()
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write beside and rename over, so that a reader never meets half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def pretty(value: object) -> bytes:
+    """JSON for people: two spaces, short lists on one line would be nicer but this is what diffs well."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+@contextlib.contextmanager
+def claimed(out: Path) -> Iterator[None]:
+    """Keep OUT for one run at a time. Raises UsageError when another run has it."""
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UsageError(f"{out}: another run is writing there; name another folder with --out") from error
+        yield
+
+
+def read_scenario(path: Path) -> Scenario:
+    """A scenario file, or a stored failure's scenario. Raises UsageError naming file and field."""
+    return read_stored(path).scenario
+
+
+def read_stored(path: Path) -> Stored:
+    """A stored failure; a bare scenario file counts as one without target and failures.
+
+    Raises UsageError naming file and field.
+    """
+    stored = read_any(path)
+    if isinstance(stored, StoredCase):
+        raise UsageError(f"{path}: a prompt-table case, not a scenario of forwards")
+    return stored
+
+
+def read_any(path: Path) -> Stored | StoredCase:
+    """The same, of a scenario or of a prompt-table case. Raises UsageError naming file and field."""
+    try:
+        raw = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{path}: not JSON: {error}") from error
+    if not isinstance(raw, dict):
+        raise UsageError(f"{path}: a scenario is a JSON object, not {type(raw).__name__}")
+    try:
+        if "case" in raw or "prompts" in raw:
+            return _read_case(path, raw)
+        if "scenario" in raw:
+            stored = msgspec.convert(raw, Stored)
+            _refuse_unknown_fields(raw["scenario"], stored.scenario, "$.scenario")
+        else:
+            scenario = msgspec.convert(raw, Scenario)
+            _refuse_unknown_fields(raw, scenario, "$")
+            stored = Stored(scenario=scenario, target="", version="", device="")
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: {_with_path(error)}") from error
+    except OverflowError as error:
+        raise UsageError(f"{path}: {error}") from error
+    try:
+        refuse_nonsense(stored.scenario)
+    except OutOfDomain as error:
+        raise UsageError(f"{path}: {error}") from error
+    return stored
+
+
+def _read_case(path: Path, raw: dict[str, Any]) -> StoredCase:
+    """Raises msgspec.ValidationError for a wrong type, UsageError for a wrong value."""
+    if "case" in raw:
+        stored = msgspec.convert(raw, StoredCase)
+        _refuse_unknown_fields(raw["case"], stored.case, "$.case")
+    else:
+        stored = StoredCase(case=msgspec.convert(raw, Case), target="", version="", device="")
+        _refuse_unknown_fields(raw, stored.case, "$")
+    problem = problem_of(stored.case)
+    if problem:
+        raise UsageError(f"{path}: {problem}")
+    return stored
+
+
+def _with_path(error: msgspec.ValidationError) -> str:
+    """msgspec names the field, except at the top."""
+    message = str(error)
+    return message if "`$" in message else f"{message} - at `$`"
+
+
+def _refuse_unknown_fields(raw: Any, value: object, path: str) -> None:
+    """A misspelt field would silently mean its default. Raises msgspec.ValidationError."""
+    if isinstance(value, msgspec.Struct):
+        known = {"type", *type(value).__struct_fields__}
+    elif is_dataclass(value):
+        known = set(value.__dataclass_fields__)
+    elif isinstance(value, tuple) and isinstance(raw, list):
+        for index, (raw_item, item) in enumerate(zip(raw, value, strict=True)):
+            _refuse_unknown_fields(raw_item, item, f"{path}[{index}]")
+        return
+    else:
+        return
+    for name in raw:
+        if name not in known:
+            raise msgspec.ValidationError(f"unknown field `{name}` - at `{path}`")
+        if name != "type" or "type" in getattr(value, "__struct_fields__", ()):
+            _refuse_unknown_fields(raw[name], getattr(value, name), f"{path}.{name}")
+
+
+_ID = re.compile(r"^[0-9a-f]{12}\.json$")
+
+
+REPORTS = {"json": "report.json", "junit": "junit.xml", "html": "report.html"}
+"""File names of the reports in OUT."""
+
+
+def clear_reports(out: Path) -> None:
+    """Remove the reports of the last run, so that a run that dies leaves no older result behind.
+
+    Raises UsageError when the folder cannot be written.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name in REPORTS.values():
+            (out / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out {out}: {error.strerror or error}") from error
+
+
+def clear_failures(folder: Path) -> None:
+    """Forget the failures of the last run into this folder; only files that a run writes are touched."""
+    if folder.is_dir():
+        for path in folder.iterdir():
+            if _ID.match(path.name):
+                path.unlink(missing_ok=True)
