@@ -14,7 +14,7 @@ import pytest
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, where: str, old: str, new: str) -> None:
-    """Replaces `old` by `new` in the source of "module:function" of the specification, wherever it or a statement uses it."""
+    """Replaces `old` by `new` in the source of the specification's "module:function", wherever that is used."""
     module_name, _, name = where.partition(":")
     module = importlib.import_module(f"ropecheck.spec.{module_name}")
     original = getattr(module, name)
