@@ -16,7 +16,9 @@ from typing import BinaryIO
 
 import msgspec
 
-PROTOCOL = 3
+from ropecheck.adapters.batch import Batch
+
+PROTOCOL = 4
 """Raised with every change of a message; a worker of another number is refused at the handshake."""
 
 MAX_FRAME = 1 << 30
@@ -160,34 +162,13 @@ class Line(msgspec.Struct, frozen=True, array_like=True):
 class Forward(msgspec.Struct, frozen=True, tag="forward"):
     """Build the batch of one forward through the engine's own code and report its two tables.
 
-    Per-request fields follow the order of `reqs`. Draft decode reports one table per forward of the draft loop.
+    Rows follow the batch's order. A mode with a loop reports one table per forward of the loop.
     """
 
-    mode: str
-    """"extend", "split_prefill", "decode", "mixed", "target_verify", "draft_decode", "draft_extend_v2", "idle",
-    "dllm_extend"."""
-    reqs: tuple[int, ...] = ()
-    seq_lens: tuple[int, ...] = ()
-    """As the engine counts in this mode: with the new token in decode, committed tokens only in speculation."""
-    prefix_lens: tuple[int, ...] = ()
-    extend_lens: tuple[int, ...] = ()
-    """extend, split_prefill, mixed: the windows."""
-    decoding: int = 0
-    """mixed: this many trailing requests are decoding."""
+    batch: Batch
+    """Every field of every row."""
     positions: tuple[int, ...] = ()
-    """target_verify and draft_decode on the "direct" path, where the engine's caller brings the 1-D positions."""
-    topk: int = 1
-    num_steps: int = 0
-    num_draft_tokens: int = 0
-    parents: tuple[tuple[int, ...], ...] = ()
-    """target_verify: per request, per node after the root (node 0), its parent's node number."""
-    verify_lens: tuple[int, ...] = ()
-    """ragged target_verify: nodes per request, packed."""
-    ragged_tokens: int = 0
-    """ragged target_verify: packed width after padding to a graph tier (0: none)."""
-    block_offsets: tuple[int, ...] = ()
-    block_size: int = 0
-    """dllm_extend."""
+    """The 1-D indices, for the "direct" path of modes whose caller brings them."""
     host_lengths: bool = True
     """False: the batch carries no CPU copy of its lengths (seq_lens_cpu is None)."""
     path: str = "direct"
@@ -199,9 +180,19 @@ class Forward(msgspec.Struct, frozen=True, tag="forward"):
     repeat: bool = False
     """Do it twice and report both tables."""
     padding: Padding | None = None
+    tier: int = 0
+    """Above 0: the packed batch itself is padded to so many columns."""
     expect: tuple[Line, ...] = ()
-    """Per request, for a worker with a comparator: compare there, and answer `matched` instead of tables. The engine
+    """Per row, for a worker with a comparator: compare there, and answer `matched` instead of tables. The engine
     never sees it."""
+
+    @property
+    def mode(self) -> str:
+        return self.batch.mode
+
+    @property
+    def reqs(self) -> tuple[int, ...]:
+        return self.batch.reqs
 
 
 class Observe(msgspec.Struct, frozen=True, tag="observe"):

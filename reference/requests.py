@@ -8,8 +8,8 @@ from types import MappingProxyType
 import msgspec
 from msgspec.structs import replace
 
-from ropecheck.reference.timeline import Timeline, run_lengths, timeline, token_count
-from ropecheck.spec.history import History, OutOfDomain, text
+from ropecheck.reference.timeline import Timeline, run_lengths, timeline
+from ropecheck.spec.history import History, OutOfDomain
 
 FIRST_TEXT_ID = 1000
 """Text and output tokens count up from here, so that no two tokens of a scenario are alike."""
@@ -136,13 +136,3 @@ def line_of(state: State, request: Request) -> Timeline:
 def turn_line(state: State, request: Request) -> Timeline:
     """The columns of the request's own turn alone, as a processor that sees only this turn would build them."""
     return timeline(state.family, request.turn, len(request.turn))
-
-
-def count(state: State, runs: History) -> int:
-    """Tokens of some runs."""
-    return token_count(state.family, runs)
-
-
-def with_reply(prompt: History, tokens: int) -> History:
-    """A prompt and generated text."""
-    return (*prompt, text(tokens)) if tokens else prompt

@@ -9,7 +9,6 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from ropecheck.reference.operations import Rotate
 from ropecheck.reference.requests import State, line_of, of, tokens_of
 from ropecheck.reference.timeline import IntArray
 from ropecheck.spec import rotary
@@ -50,20 +49,20 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
 """Qwen2-VL's, Qwen3-VL's, and contiguous sections over the first half of a head."""
 
 
-def table_of(state: State, op: Rotate) -> IntArray:
+def table_of(state: State, req: int, layout: str, method: str) -> IntArray:
     """The columns of the request's history. int64 [3, T].
 
     Raises OutOfDomain for a request that is over, for unknown names, and for a history that is too long.
     """
-    request = of(state, op.req, "waiting", "running", "retracted")
-    if op.layout not in LAYOUTS or op.method not in METHODS:
-        raise OutOfDomain(f"layout {op.layout!r} or method {op.method!r} is unknown")
+    request = of(state, req, "waiting", "running", "retracted")
+    if layout not in LAYOUTS or method not in METHODS:
+        raise OutOfDomain(f"layout {layout!r} or method {method!r} is unknown")
     tokens = tokens_of(request)
     if tokens > MOST:
-        raise OutOfDomain(f"request {op.req} has {tokens} tokens; one rotation turns at most {MOST}")
+        raise OutOfDomain(f"request {req} has {tokens} tokens; one rotation turns at most {MOST}")
     table = line_of(state, request).take(np.arange(tokens, dtype=np.int64))
     if table.shape[0] != 3 or int(table.max()) + FAR >= LONGEST:
-        raise OutOfDomain(f"request {op.req}: a rotation reads three rows of positions below {LONGEST - FAR}")
+        raise OutOfDomain(f"request {req}: a rotation reads three rows of positions below {LONGEST - FAR}")
     return table
 
 

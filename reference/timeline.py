@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from ropecheck.spec.families import family as find_family
-from ropecheck.spec.history import History, delta_of, length, prompt_table
+from ropecheck.spec.history import Delta, History, delta_of, length, prompt_table
+from ropecheck.spec.views import Place
 
 LOOKAHEAD = 64
 """Text columns that a timeline keeps ready behind its table."""
@@ -17,7 +18,7 @@ LOOKAHEAD = 64
 IntArray = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Timeline:
     """Columns of one history.
 
@@ -37,6 +38,12 @@ class Timeline:
         tail = np.arange(width, width + LOOKAHEAD, dtype=np.int64) + self.delta
         ahead = np.concatenate([self.table, np.broadcast_to(tail, (self.table.shape[0], LOOKAHEAD))], axis=1)
         object.__setattr__(self, "ahead", ahead)
+
+    @cached_property
+    def place(self) -> Place:
+        """The same for the specification's rules, as lists."""
+        rows = tuple(self.table.tolist())
+        return Place(rows=rows, tabulated=self.tabulated, delta=Delta(self.delta), has_media=self.has_media)
 
     @property
     def width(self) -> int:

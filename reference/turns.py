@@ -2,40 +2,55 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from msgspec.structs import replace
 
-from ropecheck.reference.operations import Open, Submit, Turn
 from ropecheck.reference.requests import Request, Session, State, arrived, fresh_ids, updated, with_session
 from ropecheck.spec import session as rules
 from ropecheck.spec.families import family as find_family
-from ropecheck.spec.history import History, OutOfDomain, length
+from ropecheck.spec.history import History, OutOfDomain, cut, length, text
 
 
-def submit(state: State, op: Submit) -> State:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A turn as its client asks for it: the session parameters of the public interface."""
+
+    session: int
+    req: int
+    prompt: History
+    parent: int | None = None
+    replace: bool = False
+    offset: int = 0
+    drop_previous_output: bool = False
+    max_new_tokens: int
+
+
+def submit(state: State, req: int, prompt: History, max_new_tokens: int) -> State:
     """A plain request arrives."""
-    state, ids = fresh_ids(state, op.prompt)
+    state, ids = fresh_ids(state, prompt)
     return arrived(
         state,
         Request(
-            req=op.req,
-            prompt=op.prompt,
+            req=req,
+            prompt=prompt,
             ids=ids,
-            turn=op.prompt,
+            turn=prompt,
             turn_ids=ids,
-            tabulated_runs=len(op.prompt),
-            max_new_tokens=op.max_new_tokens,
+            tabulated_runs=len(prompt),
+            max_new_tokens=max_new_tokens,
         ),
     )
 
 
-def open_session(state: State, op: Open) -> State:
+def open_session(state: State, session: int, streaming: bool) -> State:
     """A session is opened."""
-    if op.session in state.sessions:
-        raise OutOfDomain(f"session {op.session} is open already")
-    return with_session(state, Session(session=op.session, streaming=op.streaming))
+    if session in state.sessions:
+        raise OutOfDomain(f"session {session} is open already")
+    return with_session(state, Session(session=session, streaming=streaming))
 
 
-def turn(state: State, op: Turn) -> State:
+def turn(state: State, op: Asked) -> State:
     """A request arrives in a session; refused turns join as such and change nothing else."""
     session = state.sessions.get(op.session)
     if session is None:
@@ -61,7 +76,7 @@ def turn(state: State, op: Turn) -> State:
     request = Request(
         req=op.req,
         prompt=prompt,
-        ids=rules.token_ids(kept_ids, new_ids),
+        ids=kept_ids + new_ids,
         turn=op.prompt,
         turn_ids=new_ids,
         tabulated_runs=0,
@@ -100,7 +115,7 @@ def _leave(state: State, request: Request, finished: bool) -> State:
     return with_session(state, replace(session, in_flight=None, last=last))
 
 
-def _parent(state: State, session: Session, op: Turn) -> Request | None:
+def _parent(state: State, session: Session, op: Asked) -> Request | None:
     if session.streaming:
         return None if session.last is None else state.requests[session.last]
     if op.parent is None or op.parent not in session.known:
@@ -108,10 +123,10 @@ def _parent(state: State, session: Session, op: Turn) -> Request | None:
     return state.requests[op.parent]
 
 
-def _is_refused(state: State, session: Session, op: Turn) -> bool:
+def _is_refused(state: State, session: Session, op: Asked) -> bool:
     if session.streaming:
         rewrites = op.replace or bool(op.offset) or op.drop_previous_output
-        return rules.refused(True, session.in_flight is not None, True, True, rewrites)
+        return rules.must_refuse(True, session.in_flight is not None, True, True, rewrites)
     if op.parent is None:
         return False
     known = op.parent in session.known
@@ -120,25 +135,23 @@ def _is_refused(state: State, session: Session, op: Turn) -> bool:
         raise OutOfDomain("replace after a request that is still running: its history is not settled")
     if known and state.requests[op.parent].status == "aborted":
         raise OutOfDomain("append to an aborted request: what it saved is not defined")
-    return rules.refused(False, False, finished, known, False)
+    return rules.must_refuse(False, False, finished, known, False)
 
 
-def _history(state: State, parent: Request | None, op: Turn) -> tuple[History, tuple[int, ...]]:
+def _history(state: State, parent: Request | None, op: Asked) -> tuple[History, tuple[int, ...]]:
     """The new request's whole prompt, and the token ids that it keeps from its parent."""
     if parent is None:
-        return rules.replace_all(op.prompt), ()
-    saved = rules.Saved(prompt=parent.prompt, outputs=parent.outputs, max_new_tokens=parent.max_new_tokens)
-    reply_ids = () if op.drop_previous_output else parent.output_ids[: rules.reply(saved)]
-    kept = parent.ids + reply_ids
+        return rules.afresh(op.prompt), ()
+    count = 0 if op.drop_previous_output else rules.reply_tokens(parent.outputs, parent.max_new_tokens)
+    reply = (text(count),) if count else ()
+    kept = rules.continued(parent.ids, parent.output_ids[:count], ())
     if op.offset:
         family = find_family(state.family)
-        prompt = rules.offset(family, saved, op.offset, op.drop_previous_output, op.prompt)
-        return prompt, kept[: op.offset]
+        whole = rules.continued(parent.prompt, reply, ())
+        return cut(family, whole, min(op.offset, length(family, whole))) + op.prompt, kept[: op.offset]
     if op.drop_previous_output:
-        return rules.drop_previous_output(saved, op.prompt), kept
-    if op.replace:
-        return rules.replace_with_parent(saved, op.prompt), kept
-    return rules.append(saved, op.prompt), kept
+        return rules.without_reply(parent.prompt, op.prompt), kept
+    return rules.continued(parent.prompt, reply, op.prompt), kept
 
 
 def _tabulated(state: State, parent: Request | None, request: Request, kept: int) -> int:

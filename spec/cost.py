@@ -1,47 +1,86 @@
-"""What building a forward may cost: copies from host to device, each of which can stall the stream."""
+"""What building a forward may cost: copies from host to device, each of which can stall the stream.
+
+A mode's declaration says how many copies it may make (`copies`, `host_copies`); the rules say what that means.
+"""
 
 from __future__ import annotations
 
-from ropecheck.spec.rules import rule
+from ropecheck.spec.rules import Violation, rule
+from ropecheck.spec.views import Copies
 
 HOT = "public threads: each avoidable copy stalls decoding (sglang #20864, #9460, #14956)"
 """Why the budget exists."""
 
 
-@rule("cost.text_only", source=HOT, bugs=("sglang #20864", "sglang #9460", "sglang #11046"))
-def text_only(mode: str) -> int:
-    """A speculative forward of a text-only batch must make no host-to-device copy for its positions.
+@rule(
+    "cost.text_only",
+    of=Copies,
+    source=HOT,
+    when=lambda cost: not cost.has_media and not cost.extra,
+    bugs=("sglang #20864", "sglang #9460", "sglang #11046"),
+)
+def text_only(cost: Copies) -> Violation | None:
+    """A forward of a text-only batch must make no host-to-device copy for its positions.
 
-    target_verify, draft decode, and draft_extend_v2 without host lengths.
+    Decodes and speculative forwards alike, whose lengths are on the device already.
     """
-    del mode
-    return 0
+    return _copies(cost, cost.allowed[0])
 
 
-@rule("cost.media", source=HOT, bugs=("sglang #11046",))
-def media(mode: str) -> int:
-    """A speculative forward of a batch with media must make at most one host-to-device copy, all deltas together."""
-    del mode
-    return 1
+@rule(
+    "cost.media",
+    of=Copies,
+    source=HOT,
+    when=lambda cost: cost.has_media and not cost.extra,
+    bugs=("sglang #11046", "sglang #9460"),
+)
+def media(cost: Copies) -> Violation | None:
+    """A forward of a batch with media must make at most one host-to-device copy, all deltas together.
+
+    However many requests have media.
+    """
+    return _copies(cost, cost.allowed[1])
 
 
-@rule("cost.host_lengths", source=HOT)
-def host_lengths(has_media: bool) -> int:
-    """A draft_extend_v2 with host lengths may make two more copies, for its lengths, and must make no others."""
-    return 2 + (media("draft_extend_v2") if has_media else text_only("draft_extend_v2"))
+@rule("cost.host_lengths", of=Copies, source=HOT, when=lambda cost: bool(cost.extra))
+def host_lengths(cost: Copies) -> Violation | None:
+    """A forward whose lengths stand on the host may make two more copies, for its lengths, and must make no others."""
+    return _copies(cost, cost.allowed[cost.has_media] + cost.extra)
 
 
-@rule("cost.decode", source=HOT, bugs=("sglang #11046", "sglang #9460"))
-def decode(has_media: bool) -> int:
-    """A decode must make no copy for a text-only batch, and at most one with media, however many requests have some."""
-    return 1 if has_media else 0
-
-
-@rule("cost.synchronisations", source=HOT, bugs=("sglang #20864",), devices=("cuda",))
-def synchronisations(has_media: bool) -> int:
+@rule(
+    "cost.synchronisations",
+    of=Copies,
+    source=HOT,
+    when=lambda cost: cost.waits is not None,
+    bugs=("sglang #20864",),
+    devices=("cuda",),
+)
+def synchronisations(cost: Copies) -> Violation | None:
     """Building a speculative forward or a decode must not wait for the device for a text-only batch, and must wait at
     most once with media.
 
     Seen on a device only; without one nothing waits.
     """
-    return 1 if has_media else 0
+    most, waits = 1 if cost.has_media else 0, cost.waits or 0
+    if waits <= most:
+        return None
+    return Violation(
+        axis="waits",
+        expected=most,
+        observed=waits,
+        shape="too many waits",
+        message=f"waits {waits} times for the device, at most {most}",
+    )
+
+
+def _copies(cost: Copies, most: int) -> Violation | None:
+    if cost.copies <= most:
+        return None
+    return Violation(
+        axis="copies",
+        expected=most,
+        observed=cost.copies,
+        shape="too many copies",
+        message=f"{cost.copies} host-to-device copies, at most {most}",
+    )

@@ -7,110 +7,198 @@ token's index (the 1-D table) to its column (the three-row table).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from ropecheck.spec.history import Column
-from ropecheck.spec.rules import MROPE, SPECULATIVE, rule
-
-Reading = Mapping[int, Column]
-"""Token index -> column, as some forwards read one request."""
+from ropecheck.spec.rules import MROPE, SPECULATIVE, Violation, rule
+from ropecheck.spec.views import Readings
 
 SCHEDULING = "definition: how a scheduler cuts and orders work must not change what the model reads"
 """Where most laws come from."""
 
 
-def agree(one: Reading, other: Reading) -> bool:
+def agree(pair: Readings) -> Violation | None:
     """Whether two readings share a token, and agree on every token that they share."""
-    shared = 0
-    for index, column in one.items():
-        if index in other:
-            shared += 1
-            if other[index] != column:
-                return False
-    return shared > 0
+    right = pair.right or {}
+    shared = [index for index in pair.left if index in right]
+    for index in shared:
+        if pair.left[index] != right[index]:
+            one, other = str(pair.left[index]), str(right[index])
+            return Violation(
+                axis="token",
+                at=index,
+                expected=other,
+                observed=one,
+                shape="two routes, two columns",
+                message=f"token {index}: {one} by one route, {other} by the other",
+            )
+    if shared:
+        return None
+    message = "the two routes read no token in common"
+    return Violation(
+        axis="token", expected="a token in common", observed="none", shape="no token in common", message=message
+    )
 
 
-@rule("laws.chunked_prefill_is_one_prefill", source=SCHEDULING, bugs=("mistral.rs #2301", "ik_llama.cpp #988"))
-def chunked(chunks: Reading, whole: Reading) -> bool:
+@rule(
+    "laws.chunked_prefill_is_one_prefill",
+    of=Readings,
+    source=SCHEDULING,
+    when=lambda pair: pair.law == "laws.chunked_prefill_is_one_prefill",
+    bugs=("mistral.rs #2301", "ik_llama.cpp #988"),
+)
+def chunked(pair: Readings) -> Violation | None:
     """A prompt prefilled in chunks must read the same columns as one prefill, for any cuts."""
-    return agree(chunks, whole)
+    return agree(pair)
 
 
-@rule("laws.extend_composes", source=SCHEDULING)
-def composes(first_then_second: Reading, both: Reading) -> bool:
+@rule(
+    "laws.extend_composes",
+    of=Readings,
+    source=SCHEDULING,
+    when=lambda pair: pair.law == "laws.extend_composes",
+)
+def composes(pair: Readings) -> Violation | None:
     """An extend of a + b tokens must read what an extend of a and then one of b read, after any prefix hit."""
-    return agree(first_then_second, both)
+    return agree(pair)
 
 
-@rule("laws.verify_chain_is_decodes", source=SPECULATIVE, bugs=("vllm #10350",))
-def verified(verify: Reading, decodes: Reading) -> bool:
+@rule(
+    "laws.verify_chain_is_decodes",
+    of=Readings,
+    source=SPECULATIVE,
+    when=lambda pair: pair.law == "laws.verify_chain_is_decodes",
+    bugs=("vllm #10350",),
+)
+def verified(pair: Readings) -> Violation | None:
     """Row k of a verify on a chain must be the column of the k-th decode from there."""
-    return agree(verify, decodes)
+    return agree(pair)
 
 
-@rule("laws.draft_extend_is_verify_chain", source=SPECULATIVE, bugs=("sglang #28464",))
-def draft_extended(draft_extend: Reading, verify: Reading) -> bool:
+@rule(
+    "laws.draft_extend_is_verify_chain",
+    of=Readings,
+    source=SPECULATIVE,
+    when=lambda pair: pair.law == "laws.draft_extend_is_verify_chain",
+    bugs=("sglang #28464",),
+)
+def draft_extended(pair: Readings) -> Violation | None:
     """A draft extend must read the same columns as the verify of a chain of as many nodes."""
-    return agree(draft_extend, verify)
+    return agree(pair)
 
 
-@rule("laws.draft_step_is_a_decode", source=SPECULATIVE, bugs=("vllm #54498",))
-def drafted(drafts: Reading, decodes: Reading) -> bool:
+@rule(
+    "laws.draft_step_is_a_decode",
+    of=Readings,
+    source=SPECULATIVE,
+    when=lambda pair: pair.law == "laws.draft_step_is_a_decode",
+    bugs=("vllm #54498",),
+)
+def drafted(pair: Readings) -> Violation | None:
     """Draft forward s must read the column of the decode s steps later."""
-    return agree(drafts, decodes)
+    return agree(pair)
 
 
 @rule(
     "laws.append_is_a_fresh_request",
+    of=Readings,
     source="public interface: a session turn stands for its whole history",
+    when=lambda pair: pair.law == "laws.append_is_a_fresh_request",
     bugs=("sglang #39145", "sglang #18152"),
 )
-def appended(turn: Reading, fresh: Reading) -> bool:
+def appended(pair: Readings) -> Violation | None:
     """A session's turn must read the same columns as one fresh request with the whole history."""
-    return agree(turn, fresh)
+    return agree(pair)
 
 
-@rule("laws.branch_is_its_own_history", source="public interface: branches are independent", bugs=("sglang #39145",))
-def branched(branch: Reading, fresh: Reading) -> bool:
+@rule(
+    "laws.branch_is_its_own_history",
+    of=Readings,
+    source="public interface: branches are independent",
+    when=lambda pair: pair.law == "laws.branch_is_its_own_history",
+    bugs=("sglang #39145",),
+)
+def branched(pair: Readings) -> Violation | None:
     """A branch must read the columns of its own history, whatever its siblings do."""
-    return agree(branch, fresh)
+    return agree(pair)
 
 
-@rule("laws.retract_and_resume", source=SCHEDULING, bugs=("sglang #20916",))
-def resumed(resumed: Reading, undisturbed: Reading) -> bool:
+@rule(
+    "laws.retract_and_resume",
+    of=Readings,
+    source=SCHEDULING,
+    when=lambda pair: pair.law == "laws.retract_and_resume",
+    bugs=("sglang #20916",),
+)
+def resumed(pair: Readings) -> Violation | None:
     """A request that was retracted and resumed must read the columns that it would have read undisturbed."""
-    return agree(resumed, undisturbed)
+    return agree(pair)
 
 
-@rule("laws.batch_order", source=SCHEDULING)
-def permuted(one: Reading, other: Reading) -> bool:
+@rule(
+    "laws.batch_order",
+    of=Readings,
+    source=SCHEDULING,
+    when=lambda pair: pair.law == "laws.batch_order",
+)
+def permuted(pair: Readings) -> Violation | None:
     """A batch in another order must give every request the same columns."""
-    return agree(one, other)
+    return agree(pair)
 
 
-@rule("laws.batch_split", source=SCHEDULING)
-def split(together: Reading, alone: Reading) -> bool:
+@rule(
+    "laws.batch_split",
+    of=Readings,
+    source=SCHEDULING,
+    when=lambda pair: pair.law == "laws.batch_split",
+)
+def split(pair: Readings) -> Violation | None:
     """A batch must give every request the columns that it gets alone."""
-    return agree(together, alone)
+    return agree(pair)
 
 
-@rule("laws.text_rows_are_the_index", source=MROPE, bugs=("vllm #18456",))
-def text_rows(reading: Reading) -> bool:
+@rule(
+    "laws.text_rows_are_the_index",
+    of=Readings,
+    source=MROPE,
+    when=lambda pair: pair.law == "laws.text_rows_are_the_index",
+    bugs=("vllm #18456",),
+)
+def text_rows(pair: Readings) -> Violation | None:
     """A request without media must read three equal rows, equal to the 1-D row."""
-    for index, column in reading.items():
-        for position in column:
-            if position != index:
-                return False
-    return len(reading) > 0
+    for index, column in pair.left.items():
+        if any(position != index for position in column):
+            right, seen = str((index,) * len(column)), str(column)
+            return Violation(
+                axis="token",
+                at=index,
+                expected=right,
+                observed=seen,
+                shape="rows differ from the index",
+                message=f"token {index}: {seen}, must be {right}",
+            )
+    if pair.left:
+        return None
+    return Violation(
+        axis="token", expected="a token", observed="none", shape="nothing read", message="nothing was read"
+    )
 
 
-@rule("laws.same_step_twice", source=SCHEDULING, bugs=("vllm-omni #5684", "transformers #43952"))
-def twice(first: Sequence[object], second: Sequence[object]) -> bool:
-    """Building the same forward twice must give the same two tables."""
-    return first == second
-
-
-@rule("laws.speculation_places_the_same", source=SPECULATIVE, bugs=("vllm #10350", "elizaOS/llama.cpp #7"))
-def same_place(speculative: Reading, plain: Reading) -> bool:
+@rule(
+    "laws.speculation_places_the_same",
+    of=Readings,
+    source=SPECULATIVE,
+    when=lambda pair: pair.law == "laws.speculation_places_the_same",
+    bugs=("vllm #10350", "elizaOS/llama.cpp #7"),
+)
+def same_place(pair: Readings) -> Violation | None:
     """Speculative and plain decoding must place the same token of the target at the same column."""
-    return agree(speculative, plain)
+    return agree(pair)
+
+
+@rule(
+    "laws.one_token_one_column",
+    of=Readings,
+    source=SCHEDULING,
+    when=lambda pair: pair.law == "laws.one_token_one_column",
+)
+def one_column(pair: Readings) -> Violation | None:
+    """Two forward modes that read the same token of the same history must read the same column."""
+    return agree(pair)

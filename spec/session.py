@@ -1,150 +1,272 @@
-"""Session operations, as operations on histories.
+"""Session operations: each is defined by the history that it yields.
 
-Each operation is defined by the history that it yields; the new request's table is that history's table, exactly as if
-a fresh request had sent the same tokens and media.
+The new request's table is that history's table, exactly as if a fresh request had sent the same tokens and media.
 
-    saved turn: prompt runs p, reply of r tokens (of a longer generation only the first max_new_tokens count)
-    append                 p + text(r) + new
+    saved turn: prompt p, reply r (of a longer generation only the first max_new_tokens tokens count)
+    append                 p + r + new
     branch                 the same, whatever the parent's other children did
     streaming append       the same, onto the last finished turn
     replace with a parent  the same, after which the parent's older children are gone
     replace without        new
-    offset k               the first k tokens of p + text(r), then new
+    offset k               the first k tokens of p + r, then new
     drop_previous_output   p + new
+
+Histories here are tuples: of runs (reference/turns.py builds requests of them) or of token ids (the rules below compare
+an engine's). What must come out is said once, for both.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TypeVar
 
-from ropecheck.spec.history import Column, Delta, Family, History, Run, cut, delta_of, length, prompt_table, text
-from ropecheck.spec.rules import MROPE, rule
+from ropecheck.spec.held import delta_is, table_is
+from ropecheck.spec.ownership import tokens_are
+from ropecheck.spec.rules import MROPE, Violation, rule
+from ropecheck.spec.views import ArrivedTurn, HeldState, SavedTurn
+
+T = TypeVar("T")
 
 PUBLIC = "public interface: session_params of a generate request"
 """Where the operations are defined."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
-    """A finished turn, as a later one sees it."""
-
-    prompt: History
-    """Its whole prompt, earlier turns included."""
-    outputs: int
-    """Tokens generated."""
-    max_new_tokens: int
+def reply_tokens(outputs: int, max_new_tokens: int) -> int:
+    """Tokens of the reply that a later turn continues from: speculation and overlap may generate past the limit."""
+    return min(outputs, max_new_tokens)
 
 
-@rule("session.reply_that_counts", source=PUBLIC)
-def reply(saved: Saved) -> int:
-    """The reply that a later turn continues from must be output_ids[:max_new_tokens].
-
-    Speculation and overlap may generate past the limit.
-    """
-    return min(saved.outputs, saved.max_new_tokens)
+def continued(prompt: tuple[T, ...], reply: tuple[T, ...], new: tuple[T, ...]) -> tuple[T, ...]:
+    """An append: the parent's whole prompt and its reply, the new turn after them."""
+    return prompt + reply + new
 
 
-@rule("session.append", source=PUBLIC, bugs=("sglang #39145", "sglang #39144", "sglang #18152"))
-def append(saved: Saved, new: History) -> History:
-    """Appending must continue from the parent's whole prompt and its reply, the new turn's runs after them.
-
-    The reply's tokens have columns of their own, and the new media start after them.
-    """
-    return joined(saved.prompt, (text(reply(saved)),), new)
+def without_reply(prompt: tuple[T, ...], new: tuple[T, ...]) -> tuple[T, ...]:
+    """drop_previous_output: the new turn follows the parent's prompt."""
+    return prompt + new
 
 
-@rule("session.branch", source=PUBLIC, bugs=("sglang #39145",))
-def branch(saved: Saved, earlier_children: tuple[History, ...], new: History) -> History:
-    """A branch must see its parent as it was saved, whatever the parent's other children did or brought."""
-    del earlier_children
-    return append(saved, new)
-
-
-@rule("session.streaming_append", source=PUBLIC, bugs=("sglang #33716", "sglang #38068", "sglang #39145"))
-def streaming_append(saved: Saved, new: History) -> History:
-    """A streaming append must yield the same history as a plain append onto the last finished turn."""
-    return append(saved, new)
-
-
-@rule("session.replace_with_parent", source=PUBLIC)
-def replace_with_parent(saved: Saved, new: History) -> History:
-    """Replacing after a parent must yield the history of an append onto it; the parent's children are gone."""
-    return append(saved, new)
-
-
-@rule("session.replace_all", source=PUBLIC)
-def replace_all(new: History) -> History:
-    """Replacing without a parent must start afresh: nothing of the session's earlier turns or media is left."""
+def afresh(new: tuple[T, ...]) -> tuple[T, ...]:
+    """replace without a parent, and the first turn of a session."""
     return new
 
 
-@rule("session.offset", source=PUBLIC)
-def offset(family: Family, saved: Saved, keep: int, drop_reply: bool, new: History) -> History:
-    """An offset k > 0 must keep the first k tokens of the history, and the new turn's runs come right after them.
+def must_refuse(streaming: bool, in_flight: bool, parent_finished: bool, parent_known: bool, rewrites: bool) -> bool:
+    """A turn whose parent is unknown or unfinished, or that rewrites or doubles a streaming session.
 
-    Media past the cut are gone: they shift nothing. Inside a media run the kept tokens keep their columns, because a
-    column never depends on what follows, and text continues at the largest position kept + 1.
-    """
-    whole = saved.prompt if drop_reply else joined(saved.prompt, (text(reply(saved)),))
-    return joined(cut(family, whole, min(keep, length(family, whole))), new)
-
-
-@rule("session.drop_previous_output", source=PUBLIC)
-def drop_previous_output(saved: Saved, new: History) -> History:
-    """With drop_previous_output the parent's reply must be left out: the new turn follows the parent's prompt."""
-    return joined(saved.prompt, new)
-
-
-@rule("session.abort_and_retry", source=PUBLIC, bugs=("sglang #39145",))
-def retry_after_abort(saved: Saved, aborted: History, new: History) -> History:
-    """An aborted turn must leave no trace: the retry sees the parent as it was saved."""
-    del aborted
-    return append(saved, new)
-
-
-@rule("session.refused", source=PUBLIC)
-def refused(streaming: bool, in_flight: bool, parent_finished: bool, parent_known: bool, rewrites: bool) -> bool:
-    """A turn must be refused when its parent is unknown or unfinished, or rewrites or doubles a streaming session.
-
-    Rewrites are replace, offset and drop_previous_output. A refused turn changes nothing.
+    Rewrites are replace, offset and drop_previous_output.
     """
     if streaming:
         return in_flight or rewrites
     return not parent_known or not parent_finished
 
 
-def token_ids(kept: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
-    """The tokens of a turn's history: those kept from the parent, then its own."""
-    return kept + new
+def _reply(saved: SavedTurn) -> tuple[int, ...]:
+    return saved.outputs[: reply_tokens(len(saved.outputs), saved.max_new_tokens)]
 
 
-@rule("session.table", source=MROPE, bugs=("sglang #39145", "sglang #39144", "sglang #33716"))
-def table(family: Family, history: History) -> tuple[Column, ...]:
+def _taken(turn: ArrivedTurn) -> bool:
+    return turn.ids is not None and not _must_refuse(turn)
+
+
+def _plain(turn: ArrivedTurn) -> bool:
+    return _taken(turn) and turn.saved is not None and not turn.offset and not turn.drop_previous_output
+
+
+def _must_refuse(turn: ArrivedTurn) -> bool:
+    rewrites = turn.replace or bool(turn.offset) or turn.drop_previous_output
+    return must_refuse(turn.streaming, turn.in_flight, turn.parent_finished, turn.parent_known, rewrites)
+
+
+@rule("session.refused", of=ArrivedTurn, source=PUBLIC)
+def refused(turn: ArrivedTurn) -> Violation | None:
+    """A turn must be refused when its parent is unknown or unfinished, or rewrites or doubles a streaming session.
+
+    Any other turn must be accepted. A refused turn changes nothing.
+    """
+    must = _must_refuse(turn)
+    if turn.refused == must:
+        return None
+    verb = "accepted" if must else "refused"
+    note = f": {turn.note}" if turn.note else ""
+    return Violation(
+        axis="aborted", expected=str(must), observed=str(turn.refused), shape=verb, message=f"the turn was {verb}{note}"
+    )
+
+
+@rule(
+    "session.append",
+    of=ArrivedTurn,
+    source=PUBLIC,
+    when=lambda turn: _plain(turn) and not turn.replace,
+    bugs=("sglang #39145", "sglang #39144", "sglang #18152"),
+)
+def append(turn: ArrivedTurn) -> Violation | None:
+    """Appending must continue from the parent's whole prompt and its reply, the new turn's tokens after them.
+
+    The reply's tokens have columns of their own, and the new media start after them.
+    """
+    assert turn.saved is not None
+    return _ids(turn, continued(turn.saved.prompt, _reply(turn.saved), turn.new))
+
+
+@rule(
+    "session.reply_that_counts",
+    of=ArrivedTurn,
+    source=PUBLIC,
+    when=lambda turn: _plain(turn) and turn.saved is not None and len(turn.saved.outputs) > turn.saved.max_new_tokens,
+)
+def reply_that_counts(turn: ArrivedTurn) -> Violation | None:
+    """The reply that a later turn continues from must be output_ids[:max_new_tokens].
+
+    Speculation and overlap may generate past the limit; a turn that asks for no reply (max_new_tokens 0) has none.
+    """
+    saved, ids = turn.saved, turn.ids
+    assert saved is not None and ids is not None
+    reply = ids[len(saved.prompt) : len(ids) - len(turn.new)]
+    right = saved.outputs[: saved.max_new_tokens]
+    if reply == right:
+        return None
+    return Violation(
+        axis="ids",
+        at=len(saved.prompt),
+        expected=str(right),
+        observed=str(reply),
+        shape="too few tokens" if len(reply) < len(right) else "too many tokens",
+        message=f"a reply of {len(reply)} tokens, max_new_tokens is {saved.max_new_tokens}",
+    )
+
+
+@rule(
+    "session.branch",
+    of=ArrivedTurn,
+    source=PUBLIC,
+    when=lambda turn: _plain(turn) and turn.siblings and not turn.replace and not turn.streaming,
+    bugs=("sglang #39145",),
+)
+def branch(turn: ArrivedTurn) -> Violation | None:
+    """A branch must see its parent as it was saved, whatever the parent's other children did or brought."""
+    assert turn.saved is not None
+    return _ids(turn, continued(turn.saved.prompt, _reply(turn.saved), turn.new))
+
+
+@rule(
+    "session.streaming_append",
+    of=ArrivedTurn,
+    source=PUBLIC,
+    when=lambda turn: _plain(turn) and turn.streaming,
+    bugs=("sglang #33716", "sglang #38068", "sglang #39145"),
+)
+def streaming_append(turn: ArrivedTurn) -> Violation | None:
+    """A streaming append must yield the same history as a plain append onto the last finished turn."""
+    assert turn.saved is not None
+    return _ids(turn, continued(turn.saved.prompt, _reply(turn.saved), turn.new))
+
+
+@rule("session.replace_with_parent", of=ArrivedTurn, source=PUBLIC, when=lambda turn: _plain(turn) and turn.replace)
+def replace_with_parent(turn: ArrivedTurn) -> Violation | None:
+    """Replacing after a parent must yield the history of an append onto it; the parent's children are gone."""
+    assert turn.saved is not None
+    return _ids(turn, continued(turn.saved.prompt, _reply(turn.saved), turn.new))
+
+
+@rule("session.replace_all", of=ArrivedTurn, source=PUBLIC, when=lambda turn: _taken(turn) and turn.saved is None)
+def replace_all(turn: ArrivedTurn) -> Violation | None:
+    """A turn without a parent must start afresh: nothing of the session's earlier turns or media is left."""
+    return _ids(turn, afresh(turn.new))
+
+
+@rule("session.offset", of=ArrivedTurn, source=PUBLIC, when=lambda turn: _taken(turn) and bool(turn.offset))
+def offset(turn: ArrivedTurn) -> Violation | None:
+    """An offset k > 0 must keep the first k tokens of the history, and the new turn's tokens come right after them.
+
+    Media past the cut are gone: they shift nothing. Inside a media run the kept tokens keep their columns, because a
+    column never depends on what follows, and text continues at the largest position kept + 1.
+    """
+    if turn.saved is None:
+        return _ids(turn, afresh(turn.new))
+    reply = () if turn.drop_previous_output else _reply(turn.saved)
+    return _ids(turn, continued(turn.saved.prompt, reply, ())[: turn.offset] + turn.new)
+
+
+@rule(
+    "session.drop_previous_output",
+    of=ArrivedTurn,
+    source=PUBLIC,
+    when=lambda turn: _taken(turn) and turn.saved is not None and turn.drop_previous_output and not turn.offset,
+)
+def drop_previous_output(turn: ArrivedTurn) -> Violation | None:
+    """With drop_previous_output the parent's reply must be left out: the new turn follows the parent's prompt."""
+    assert turn.saved is not None
+    return _ids(turn, without_reply(turn.saved.prompt, turn.new))
+
+
+@rule(
+    "session.abort_and_retry",
+    of=ArrivedTurn,
+    source=PUBLIC,
+    when=lambda turn: _plain(turn) and turn.aborted_sibling,
+    bugs=("sglang #39145",),
+)
+def abort_and_retry(turn: ArrivedTurn) -> Violation | None:
+    """An aborted turn must leave no trace: the retry sees the parent as it was saved."""
+    assert turn.saved is not None
+    return _ids(turn, continued(turn.saved.prompt, _reply(turn.saved), turn.new))
+
+
+@rule(
+    "session.table",
+    of=HeldState,
+    source=MROPE,
+    when=lambda held: held.moment == "turn" and (held.place.has_media or held.table is not None),
+    bugs=("sglang #39145", "sglang #39144", "sglang #33716"),
+)
+def table(held: HeldState) -> Violation | None:
     """Every column of the table that a turn's request holds must be the column of its own history at that index.
 
     A table may be shorter than the history (later text needs none); after a turn with media it covers the whole prompt.
     """
-    return prompt_table(family, history)
+    return table_is(held)
 
 
-@rule("session.delta", source=MROPE, bugs=("sglang #33716", "sglang-omni #1149"))
-def delta(columns: tuple[Column, ...]) -> Delta:
+@rule(
+    "session.delta",
+    of=HeldState,
+    source=MROPE,
+    when=lambda held: held.moment == "turn" and (held.place.has_media or held.delta is not None),
+    bugs=("sglang #33716", "sglang-omni #1149"),
+)
+def delta(held: HeldState) -> Violation | None:
     """The delta of a turn's request must be one value of shape [1, 1]: max(table) + 1 - P of its own history."""
-    return delta_of(columns)
+    return delta_is(held)
 
 
-@rule("session.media_spans", source=PUBLIC, bugs=("sglang #33716",))
-def media_spans(starts: tuple[int, ...], before: int) -> tuple[int, ...]:
+@rule(
+    "session.media_spans",
+    of=HeldState,
+    source=PUBLIC,
+    when=lambda held: held.moment == "turn",
+    bugs=("sglang #33716",),
+)
+def media_spans(held: HeldState) -> Violation | None:
     """Each media item of a turn's request must point at its own placeholder tokens in the whole history.
 
     Items of earlier turns stay where they were; a new turn's items move by the tokens before it.
     """
-    return tuple(start + before for start in starts)
+    if held.offsets == held.spans:
+        return None
+    few = len(held.offsets) < len(held.spans)
+    shape = (
+        "items missing" if few else ("items left over" if len(held.offsets) > len(held.spans) else "items misplaced")
+    )
+    right, found = str(list(held.spans)), str(list(held.offsets))
+    return Violation(
+        axis="offsets",
+        expected=right,
+        observed=found,
+        shape=shape,
+        message=f"media items at {found}, the history has them at {right}",
+    )
 
 
-def joined(*parts: History) -> History:
-    """One history after another; empty text runs are dropped."""
-    out: list[Run] = []
-    for part in parts:
-        out.extend(run for run in part if not (run.is_text and run.tokens == 0))
-    return tuple(out)
+def _ids(turn: ArrivedTurn, right: tuple[int, ...]) -> Violation | None:
+    return tokens_are("ids", right, turn.ids or ())

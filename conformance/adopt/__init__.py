@@ -18,8 +18,8 @@ from ropecheck.conformance.run import phases as all_phases
 from ropecheck.conformance.run.events import Scope
 from ropecheck.conformance.run.phases import Options
 from ropecheck.conformance.run.subject import Subject
+from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.targets.registry import Target
-from ropecheck.reference.operations import Scenario
 
 __all__ = ["MODES", "Adapter", "Batch", "Ledger", "NotOffered", "Request", "run_conformance", "survey"]
 

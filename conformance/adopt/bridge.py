@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from ropecheck.spec.modes.cells import dtype
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.adopt.types import Adapter, Batch, NotOffered, Request
@@ -17,9 +18,8 @@ from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import Check, CostCheck, Plan, TableCheck, plan
 from ropecheck.conformance.plan.rotary import RotaryCheck
-from ropecheck.reference.operations import Scenario
+from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.reference.timeline import Timeline
-from ropecheck.spec.modes.cells import dtype
 
 NO_STATE = "an in-process adapter has no request objects: sessions and ownership need the worker protocol"
 NO_CHANGE = "an in-process adapter is given numbers that it cannot change"

@@ -8,7 +8,7 @@ from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
 from ropecheck.conformance.report.failure_text import failure_lines
 from ropecheck.conformance.report.render import as_text
 from ropecheck.conformance.run.tally import size_of
-from ropecheck.reference.operations import Scenario
+from ropecheck.conformance.scenario.operations import Scenario
 
 SHOWN = 2
 """Findings with their tables; a screen holds no more. The rest is named in a line each."""

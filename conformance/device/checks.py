@@ -22,10 +22,11 @@ from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.judge.signature import raised_line
 from ropecheck.conformance.plan.planner import CostCheck, plan
 from ropecheck.conformance.run.ask import Asked, NoAnswer
+from ropecheck.conformance.scenario.operations import MeasureCost, Scenario
+from ropecheck.conformance.scenario.words import decode, draft, draft_extend, verify
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, chain, running, scenario
 from ropecheck.conformance.store.files import pretty, write_atomic
 from ropecheck.conformance.targets.registry import DEFAULT, find
-from ropecheck.reference.operations import Decode, Draft, DraftExtend, MeasureCost, Scenario, Verify
 from ropecheck.spec import cost
 
 _REGISTER = cli_targets  # knows the provisioned targets
@@ -81,17 +82,17 @@ class DeviceReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _FORWARDS: tuple[tuple[str, Callable[[tuple[int, ...]], Decode | Verify | Draft | DraftExtend]], ...] = (
-    ("target_verify, direct", lambda r: Verify(r, tuple(chain(4) for _ in r), path="direct")),
-    ("target_verify, chain", lambda r: Verify(r, tuple(chain(4) for _ in r), path="fused")),
-    ("target_verify, tree", lambda r: Verify(r, tuple((0, 0, 1, 1) for _ in r), topk=2, path="caller")),
-    ("draft_decode, direct", lambda r: Draft(r, num_steps=3, path="direct")),
-    ("draft_decode, topk 1", lambda r: Draft(r, num_steps=3, path="fused")),
-    ("draft_decode, topk 2", lambda r: Draft(r, num_steps=3, topk=2, path="caller")),
-    ("draft_extend_v2, device lengths, direct", lambda r: DraftExtend(r, 4, host_lengths=False, path="direct")),
-    ("draft_extend_v2, device lengths", lambda r: DraftExtend(r, 4, host_lengths=False, path="fused")),
-    ("draft_extend_v2, host lengths, direct", lambda r: DraftExtend(r, 4, host_lengths=True, path="direct")),
-    ("draft_extend_v2, host lengths", lambda r: DraftExtend(r, 4, host_lengths=True, path="caller")),
-    ("decode", lambda r: Decode(r)),
+    ("target_verify, direct", lambda r: verify(r, tuple(chain(4) for _ in r), path="direct")),
+    ("target_verify, chain", lambda r: verify(r, tuple(chain(4) for _ in r), path="fused")),
+    ("target_verify, tree", lambda r: verify(r, tuple((0, 0, 1, 1) for _ in r), topk=2, path="caller")),
+    ("draft_decode, direct", lambda r: draft(r, num_steps=3, path="direct")),
+    ("draft_decode, topk 1", lambda r: draft(r, num_steps=3, path="fused")),
+    ("draft_decode, topk 2", lambda r: draft(r, num_steps=3, topk=2, path="caller")),
+    ("draft_extend_v2, device lengths, direct", lambda r: draft_extend(r, 4, host_lengths=False, path="direct")),
+    ("draft_extend_v2, device lengths", lambda r: draft_extend(r, 4, host_lengths=False, path="fused")),
+    ("draft_extend_v2, host lengths, direct", lambda r: draft_extend(r, 4, host_lengths=True, path="direct")),
+    ("draft_extend_v2, host lengths", lambda r: draft_extend(r, 4, host_lengths=True, path="caller")),
+    ("decode", lambda r: decode(r)),
 )
 
 _BATCHES = {"text": ("text", "text"), "media": ("image", "video"), "mixed": ("image", "text", "video")}

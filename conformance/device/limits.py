@@ -16,8 +16,8 @@ from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.signature import raised_line
 from ropecheck.conformance.plan.planner import decoded, plan
 from ropecheck.conformance.run.ask import Asked, NoAnswer
+from ropecheck.conformance.scenario.words import decode
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, running, scenario
-from ropecheck.reference.operations import Decode
 from ropecheck.reference.timeline import IntArray
 from ropecheck.spec.modes import target_verify
 
@@ -66,7 +66,7 @@ def limit_jobs(worker: Asked) -> Iterator[Checked]:
 def job(forward: protocol.Forward, name: str, device: str) -> protocol.Job:
     """The forward, after three requests have arrived."""
     start = running(PROMPTS["image"], PROMPTS["text"], PROMPTS["text"])
-    base = plan(scenario("limits", "", start, Decode((0, 1, 2))), device)
+    base = plan(scenario("limits", "", start, decode((0, 1, 2))), device)
     arrivals = tuple(step for step in base.job.steps if isinstance(step, protocol.Submit))
     return protocol.Job(id=name, steps=(*arrivals, forward), device=device)
 

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ropecheck.adapters import protocol
+from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Difference, Failure
 from ropecheck.conformance.judge.tally import Tally
 from ropecheck.conformance.plan.planner import LawCheck, Reading, decoded
-from ropecheck.spec import laws
 from ropecheck.spec.history import Column
+from ropecheck.spec.rules import Violation
+from ropecheck.spec.views import Readings
 
 Read = dict[int, Column]
 
-TWO_SIDED: dict[str, Callable[[laws.Reading, laws.Reading], bool]] = {
-    "laws.chunked_prefill_is_one_prefill": laws.chunked,
-    "laws.extend_composes": laws.composes,
-    "laws.verify_chain_is_decodes": laws.verified,
-    "laws.draft_extend_is_verify_chain": laws.draft_extended,
-    "laws.draft_step_is_a_decode": laws.drafted,
-    "laws.append_is_a_fresh_request": laws.appended,
-    "laws.branch_is_its_own_history": laws.branched,
-    "laws.retract_and_resume": laws.resumed,
-    "laws.batch_order": laws.permuted,
-    "laws.batch_split": laws.split,
-    "laws.speculation_places_the_same": laws.same_place,
-}
-"""Laws that compare two readings; laws.text_rows_are_the_index speaks of one."""
+MODE = "laws"
+"""What reports file them under."""
 
 
 def judge_law(tally: Tally, check: LawCheck, answer: protocol.Answer) -> None:
@@ -35,19 +23,8 @@ def judge_law(tally: Tally, check: LawCheck, answer: protocol.Answer) -> None:
     right = None if check.right is None else _read(check.right, answer)
     if left is None or (check.right is not None and right is None):
         return
-    tally.check(check.law)
-    if right is None:
-        if not laws.text_rows(left):
-            index = next(index for index, column in left.items() if any(p != index for p in column))
-            _fail(tally, check, index, str((index,) * len(left[index])), str(left[index]), "rows differ from the index")
-        return
-    if not TWO_SIDED[check.law](left, right):
-        shared = [index for index in left if index in right]
-        wrong = next((index for index in shared if left[index] != right[index]), None)
-        if wrong is None:
-            _fail(tally, check, None, "a token in common", "none", "no token in common")
-        else:
-            _fail(tally, check, wrong, str(right[wrong]), str(left[wrong]), "two routes, two columns")
+    for _rule, found in ask(tally, MODE, Readings(law=check.law, left=left, right=right)):
+        _fail(tally, check, found)
 
 
 def _read(parts: tuple[Reading, ...], answer: protocol.Answer) -> Read | None:
@@ -70,7 +47,7 @@ def _read(parts: tuple[Reading, ...], answer: protocol.Answer) -> Read | None:
     return out
 
 
-def _fail(tally: Tally, check: LawCheck, index: int | None, expected: str, observed: str, signature: str) -> None:
+def _fail(tally: Tally, check: LawCheck, found: Violation) -> None:
     """A law's failure follows from a rule that the same request broke at one of the same operations, if one did."""
     ops = {part.op for part in (*check.left, *(check.right or ()))}
     reqs = {part.req for part in (*check.left, *(check.right or ()))}
@@ -84,12 +61,12 @@ def _fail(tally: Tally, check: LawCheck, index: int | None, expected: str, obser
     tally.fail(
         Failure(
             rule=check.law,
-            mode="laws",
-            signature=f"follows from {follows}" if follows else signature,
+            mode=MODE,
+            signature=f"follows from {follows}" if follows else found.shape,
             step=check.op,
             label="",
-            message=f"token {index}: {observed} by one route, {expected} by the other",
-            difference=Difference("token", index, check.req, expected, observed),
+            message=found.message,
+            difference=Difference("token", found.at, check.req, found.expected, found.observed),
             follows=follows,
         )
     )

@@ -70,6 +70,8 @@ class Outcome(msgspec.Struct, frozen=True):
     name: str
     checked: dict[str, int] = {}
     """Rule id -> times it was checked (passed or failed)."""
+    by_mode: dict[str, dict[str, int]] = {}
+    """Rule id -> mode -> times that it was checked there."""
     failures: tuple[Failure, ...] = ()
     not_offered: tuple[tuple[str, str], ...] = ()
     """(mode, reason)."""

@@ -36,7 +36,7 @@ def judge_rotary(tally: Tally, check: RotaryCheck, answer: protocol.Answer) -> N
             _row_counts(tally, check, seen, moved, row)
     view = _read(tally, check, others[-1], "rotary.view_is_a_copy")
     if view is not None:
-        tally.check("rotary.view_is_a_copy")
+        tally.check("rotary.view_is_a_copy", MODE)
         place = _first(view, seen, 0.0)
         if place is not None:
             _fail_at(tally, check, "rotary.view_is_a_copy", "a view differs from a copy", place, view, seen)
@@ -47,7 +47,7 @@ def _read(tally: Tally, check: RotaryCheck, result: protocol.Result, rule: str) 
     if isinstance(result, protocol.NotOffered):
         tally.not_offered.append((MODE, result.reason))
     elif isinstance(result, protocol.Raised) and result.stage == "engine":
-        tally.check(rule)
+        tally.check(rule, MODE)
         _fail(tally, check, rule, raise_signature(result), raised_line(result), where=result.where)
     elif isinstance(result, protocol.Raised):
         tally.unrun.append(Unrun(stage=result.stage, message=f"{MODE}: {raised_line(result)}", step=check.op))
@@ -56,7 +56,7 @@ def _read(tally: Tally, check: RotaryCheck, result: protocol.Result, rule: str) 
     else:
         tally.modes[MODE] = tally.modes.get(MODE, 0) + 1
         tally.note(MODE, result.ran)
-        tally.check("rotary.table_is_read_only")
+        tally.check("rotary.table_is_read_only", MODE)
         if result.table_changed:
             _fail(tally, check, "rotary.table_is_read_only", "table changed", "turning heads wrote into the table")
         return _decoded(tally, check, result, rule)
@@ -69,7 +69,7 @@ def _decoded(tally: Tally, check: RotaryCheck, result: protocol.Rotated, rule: s
     for name, part, want in zip(PARTS, (result.query, result.key), given, strict=True):
         shape = (want.shape[0], want.shape[1] * want.shape[2])
         if (part.dtype, part.shape) != ("float32", shape):
-            tally.check(rule)
+            tally.check(rule, MODE)
             message = f"{name} is {part.dtype}{list(part.shape)}, must be float32{list(shape)}"
             _fail(tally, check, rule, "wrong shape" if part.shape != shape else f"dtype {part.dtype}", message)
             return None
@@ -92,9 +92,9 @@ def _rotation(tally: Tally, check: RotaryCheck, seen: list[Floats]) -> None:
         )
         for part in given
     ]
-    tally.check("rotary.rotation")
+    tally.check("rotary.rotation", MODE)
     if (check.table != check.table[:1]).any():
-        tally.check(sections)
+        tally.check(sections, MODE)
     place = _first(seen, right, _tolerance(check))
     if place is None:
         return
@@ -113,7 +113,7 @@ def _row_counts(tally: Tally, check: RotaryCheck, before: list[Floats], after: l
     dims = [np.abs(new - old).max(axis=(0, 1)) != 0 for old, new in zip(before, after, strict=True)]
     which = axes(pairs, layout.sections, layout.interleaved)
     own = {pair for pair in range(pairs) if which[pair] == row}
-    tally.check(rule)
+    tally.check(rule, MODE)
     for name, changed in zip(PARTS, dims, strict=True):
         seen = {pair for pair in range(pairs) if changed[pair] or changed[pair + pairs]}
         rest = bool(changed[2 * pairs :].any())

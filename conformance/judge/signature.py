@@ -11,19 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from ropecheck.adapters import protocol
-from ropecheck.reference.batches import Expected
+from ropecheck.conformance.scenario.forward import Expected
 from ropecheck.reference.tables import Span
 from ropecheck.reference.timeline import IntArray, Timeline
+from ropecheck.spec.rules import Violation
+from ropecheck.spec.views import Filler, HeldState
 
 FARTHEST_SHIFT = 256
 """Tokens. A window that was read from elsewhere in the sequence is looked for this far away."""
-
-
-def width_signature(expected: int, observed: int) -> str:
-    """For tables of the wrong width."""
-    if observed == 0:
-        return "no columns"
-    return "too few columns" if observed < expected else "too many columns"
 
 
 def index_signature(expected: IntArray, observed: IntArray) -> str:
@@ -51,10 +46,8 @@ def column_signature(
 ) -> str:
     """For the wrong columns of one span. columns, indices: int64 [n]; want, got: int64 [axes, n]; deltas: per request,
     as the engine holds them, which may have been seen to be wrong before."""
-    if expected.mode == "ragged_verify" and _equal_shares(expected, columns, indices, got, deltas):
+    if _equal_shares(expected, columns, indices, got, deltas):
         return "dealt in equal shares"
-    if span.request < 0:
-        return "fill not zero"
     for name, explains in (
         ("all zero", _all_zero),
         ("delta missing", _delta_missing),
@@ -86,10 +79,20 @@ def _equal_shares(
 ) -> bool:
     """Whether packed columns were given deltas as if every request owned the same number of them."""
     width, count = expected.tables[""].positions.size, len(expected.lines)
-    if width % count:
+    counts = {span.stop - span.start for span in expected.tables[""].spans}
+    if width % count or (len(counts) == 1 and expected.buffer != "tier"):
         return False
     shares = np.array([deltas[int(column) // (width // count)] for column in columns], dtype=np.int64)
     return bool((got == indices + shares).all())
+
+
+def fill_signature(expected: Expected, filler: Filler, start: int, deltas: Sequence[int]) -> str:
+    """For padding that is not zero. start: its first column; deltas: per request, as the engine holds them."""
+    columns = np.arange(start, start + len(filler.positions))
+    rows = np.array(filler.columns, dtype=np.int64)
+    if rows.size and expected.buffer == "tier" and _equal_shares(expected, columns, 0 * columns, rows, deltas):
+        return "dealt in equal shares"
+    return "fill not zero"
 
 
 def _constant(values: IntArray) -> bool:
@@ -105,28 +108,28 @@ def _all_zero(_e: Expected, _s: Span, _i: IntArray, want: IntArray, got: IntArra
 
 
 def _delta_missing(expected: Expected, span: Span, indices: IntArray, _w: IntArray, got: IntArray) -> bool:
-    return expected.lines[span.request].delta != 0 and bool((got == indices).all())
+    return expected.lines[span.row].delta != 0 and bool((got == indices).all())
 
 
 def _delta_twice(expected: Expected, span: Span, indices: IntArray, _w: IntArray, got: IntArray) -> bool:
-    delta = expected.lines[span.request].delta
+    delta = expected.lines[span.row].delta
     return delta != 0 and bool((got == indices + 2 * delta).all())
 
 
 def _delta_negated(expected: Expected, span: Span, indices: IntArray, _w: IntArray, got: IntArray) -> bool:
-    delta = expected.lines[span.request].delta
+    delta = expected.lines[span.row].delta
     return delta != 0 and bool((got == indices - delta).all())
 
 
 def _delta_of_another(expected: Expected, span: Span, indices: IntArray, _w: IntArray, got: IntArray) -> bool:
-    own = expected.lines[span.request].delta
-    others = {line.delta for row, line in enumerate(expected.lines) if row != span.request and line.delta != own}
+    own = expected.lines[span.row].delta
+    others = {line.delta for row, line in enumerate(expected.lines) if row != span.row and line.delta != own}
     return any(delta != 0 and bool((got == indices + delta).all()) for delta in others)
 
 
 def _continues_from_one_row(expected: Expected, span: Span, want: IntArray, got: IntArray) -> bool:
     shift = got - want
-    return _constant(shift.ravel()) and from_one_row(expected.lines[span.request], int(shift.flat[0]))
+    return _constant(shift.ravel()) and from_one_row(expected.lines[span.row], int(shift.flat[0]))
 
 
 def from_one_row(line: Timeline, shift: int) -> bool:
@@ -148,17 +151,32 @@ def _axis_signature(want: IntArray, got: IntArray) -> str:
 
 
 def _parent_columns(expected: Expected, span: Span, indices: IntArray, got: IntArray) -> bool:
-    parent = expected.parent_lines[span.request]
+    parent = expected.parent_lines[span.row]
     return parent is not None and bool((parent.take(indices) == got).all())
 
 
 def _another_window(expected: Expected, span: Span, indices: IntArray, got: IntArray) -> bool:
-    line = expected.lines[span.request]
+    line = expected.lines[span.row]
     for shift in range(-FARTHEST_SHIFT, FARTHEST_SHIFT + 1):
         moved = indices + shift
         if shift and int(moved.min()) >= 0 and bool((line.take(moved) == got).all()):
             return True
     return False
+
+
+def held_signature(held: HeldState, found: Violation) -> str:
+    """For the first wrong column of a request's own table."""
+    table, at = held.table, found.at
+    if table is None or at is None:
+        return "other values"
+    seen = [tuple(row[k] for row in table.values) for k in range(table.shape[1])]
+    if held.parent is not None and seen == [held.parent.column(k) for k in range(len(seen))]:
+        return "columns of the parent"
+    shifts = {a - b for k in range(at, len(seen)) for a, b in zip(seen[k], held.place.column(k), strict=True)}
+    if len(shifts) == 1:
+        before = seen[at - 1] if at else ()
+        return "continues from one row" if seen[at][0] - 1 in before else "shifted by a constant"
+    return "other values"
 
 
 def raise_signature(result: protocol.Raised) -> str:

@@ -1,226 +1,194 @@
-"""The verdict on one forward's tables: presence, dtype, rows, width, then cell by cell."""
+"""The verdict on one forward's tables: the answer laid beside the script, and every rule asked."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from ropecheck.adapters import protocol
+from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Difference, Failure, TableView, Unrun
-from ropecheck.conformance.judge.signature import column_signature, index_signature, width_signature
+from ropecheck.conformance.judge.signature import column_signature, fill_signature, index_signature
 from ropecheck.conformance.judge.tally import Tally
-from ropecheck.conformance.plan.planner import RightAnswer, TableCheck, decoded
-from ropecheck.reference.batches import Expected
-from ropecheck.reference.tables import Tables
+from ropecheck.conformance.plan.planner import TableCheck, decoded
+from ropecheck.conformance.scenario.forward import Expected
+from ropecheck.reference.tables import BatchTables, Span
 from ropecheck.reference.timeline import IntArray, Timeline
-from ropecheck.spec.modes import cells
+from ropecheck.spec.rules import Rule, Violation
+from ropecheck.spec.views import Built, Filler, Loop, Row, Seen, Tables, Twice
 
-AXES = ("t", "h", "w", "x")
-"""Names of a table's rows."""
+FORMATS = {"int64": "q", "int32": "i", "int16": "h", "int8": "b", "uint8": "B"}
+"""Integer dtypes as struct formats: little-endian bytes are read without a copy of each number."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """What one table of an answer is judged with."""
+
+    tally: Tally
+    check: TableCheck
+    label: str = ""
+    want: BatchTables | None = None
+    got: protocol.Table | None = None
+
+    @property
+    def mode(self) -> str:
+        return self.check.expected.mode_of(self.label)
 
 
 def judge_tables(tally: Tally, check: TableCheck, result: protocol.Tables) -> None:
-    mode = check.expected.mode
-    for name in {check.expected.mode_of(label) for label in check.labels}:
+    """Judge every table that the forward answered, and what building it changed."""
+    expected, site = check.expected, _Site(tally, check)
+    mode = expected.mode.name
+    for name in {expected.mode_of(label) for label in check.labels}:
         tally.modes[name] = tally.modes.get(name, 0) + 1
         tally.note(name, result.ran)
     for key in check.situations:
         tally.situations[key] = tally.situations.get(key, 0) + 1
-    tally.check("ownership.batch_is_read_only")
-    if result.changed:
-        tally.fail(
-            Failure(
-                rule="ownership.batch_is_read_only",
-                mode=mode,
-                signature="changed " + ", ".join(result.changed),
-                step=check.op,
-                label="",
-                message=f"building the forward changed {', '.join(result.changed)}",
-            )
-        )
+    _ask(site, Built(mode=mode, changed=result.changed))
     answered = {table.label: table for table in result.tables}
     if len(answered) != len(result.tables):
         tally.unrun.append(Unrun(stage="decode", message=f"{mode}: two tables of one label", step=check.op))
         return
-    if mode == "draft_decode":
-        tally.check("draft_decode.forwards")
-        steps = sum(label.startswith("step ") for label in answered)
-        wanted = sum(label.startswith("step ") for label in check.labels)
-        if steps != wanted:
-            _fail(
-                tally,
-                check,
-                "draft_decode.forwards",
-                "too many forwards" if steps > wanted else "too few forwards",
-                "",
-                f"{steps + 1} draft forwards, must be {wanted + 1}",
-                Difference("forwards", expected=wanted + 1, observed=steps + 1),
-            )
+    if expected.mode.forwards is not None:
+        wanted, steps = (sum(label.startswith("step ") for label in known) + 1 for known in (check.labels, answered))
+        if _ask(site, Loop(mode=mode, must=wanted, ran=steps)):
             return
     for label, name in check.labels.items():
-        table = answered.get(label)
+        table, site = answered.get(label), _Site(tally, check, label, expected.tables[name], answered.get(label))
         if table is None:
-            tally.check("table.present")
+            tally.check("table.present", site.mode)
             found = ", ".join(repr(known) for known in answered) or "none"
-            _fail(tally, check, "table.present", "table missing", label, f"no table {label!r}; answered: {found}")
+            _fail(site, "table.present", "table missing", f"no table {label!r}; answered: {found}")
         else:
-            _table(tally, check, label, check.expected.tables[name], table)
+            _table(site, expected.tables[name], table)
     first, again = answered.get(""), answered.get("again")
     if first is not None and again is not None and "again" in check.labels:
-        tally.check("laws.same_step_twice")
-        if (first.positions, first.mrope) != (again.positions, again.mrope):
-            _fail(
-                tally,
-                check,
-                "laws.same_step_twice",
-                "second build differs",
-                "again",
-                "the same batch built twice gave two different tables",
-            )
+        one, two = (first.positions, first.mrope), (again.positions, again.mrope)
+        _ask(_Site(tally, check, "again"), Twice(mode=mode, first=one, second=two))
 
 
-def _right(check: TableCheck, label: str, want: Tables) -> RightAnswer:
-    """What a right engine answers for this table."""
-    mode = check.expected.mode
-    positions = want.positions.astype(cells.dtype(mode, True), copy=False)
-    rules = {"table.present", "table.dtype", want.width_rule}
-    if not check.echoed:
-        rules |= {span.index_rule for span in want.spans}
-    mrope = None
-    if want.mrope is not None and not check.positions_only:
-        mrope = protocol.Tensor(cells.dtype(mode, False), tuple(want.mrope.shape), want.mrope.tobytes())
-        rules |= {"table.three_rows", *(span.column_rule for span in want.spans)}
-    known = RightAnswer(
-        protocol.Tensor(positions.dtype.name, tuple(positions.shape), positions.tobytes()), mrope, tuple(rules)
-    )
-    check.right[label] = known
-    return known
-
-
-def _table(tally: Tally, check: TableCheck, label: str, want: Tables, got: protocol.Table) -> None:
-    right = check.right.get(label) or _right(check, label, want)
+def _table(site: _Site, want: BatchTables, got: protocol.Table) -> None:
+    check = site.check
+    expected, mode = check.expected, check.expected.mode
+    buffer = expected.buffer if site.label == "padded" or expected.buffer == "tier" else ""
     if got.matched:
-        tally.check(*right.rules)
+        got = _as_compared(want)
+    positions, rows = seen(got.positions), None if check.positions_only else seen(got.mrope)
+    view = Tables(
+        mode=mode.name,
+        tokens=want.positions.size,
+        positions=positions,
+        rows=rows,
+        index_dtype=mode.index_dtype,
+        one_dimensional=check.positions_only or not mode.three_rows,
+        buffer=buffer,
+    )
+    broken = _ask(site, view)
+    if any(rule.id != "table.dtype" for rule in broken) or positions is None or not positions.values:
         return
-    if got.positions == right.positions and (right.mrope is None or got.mrope == right.mrope):
-        tally.check(*right.rules)
+    if rows is not None and len(rows.values) != rows.shape[0]:
         return
-    mode = check.expected.mode
-    tally.check("table.present", "table.dtype")
-    if not _dtype(tally, check, label, "1d", got.positions, cells.dtype(mode, True)):
-        return
-    assert got.positions is not None
-    positions = decoded(got.positions)
-    rows: IntArray | None = None
-    if want.mrope is not None and not check.positions_only:
-        tally.check("table.three_rows")
-        if not _dtype(tally, check, label, "rows", got.mrope, cells.dtype(mode, False)):
-            return
-        assert got.mrope is not None
-        rows = decoded(got.mrope)
-        axes = want.mrope.shape[0]
-        if rows.ndim != 2 or rows.shape[0] != axes:
-            shape = f"[{', '.join(map(str, rows.shape))}]"
-            _fail(
-                tally,
-                check,
-                "table.three_rows",
-                "wrong number of rows",
-                label,
-                f"shape {shape}, not [{axes}, T]",
-                Difference("rows", expected=axes, observed=shape),
-            )
-            return
-    tally.check(want.width_rule)
-    width = want.positions.size
-    for axis, array in (("1d", positions), ("t", rows)):
-        if array is not None and array.shape[-1:] != (width,):
-            observed = array.shape[-1] if array.ndim else 0
-            _fail(
-                tally,
-                check,
-                want.width_rule,
-                width_signature(width, observed),
-                label,
-                f"{observed} columns for {width} tokens ({'1-D' if axis == '1d' else 'three-row'} table)",
-                Difference(
-                    axis,
-                    min(observed, width),
-                    _request_at(check.expected, want, min(observed, width - 1)),
-                    width,
-                    observed,
-                ),
-                _view(check.expected, want, positions, rows),
-            )
-            return
-    _cells(tally, check, label, want, positions, rows)
-
-
-def _cells(
-    tally: Tally, check: TableCheck, label: str, want: Tables, positions: IntArray, rows: IntArray | None
-) -> None:
-    right_index = positions.tobytes() == want.positions.tobytes()
-    right_rows = rows is None or want.mrope is None or rows.tobytes() == want.mrope.tobytes()
-    rules = set() if check.echoed else {span.index_rule for span in want.spans}
-    if rows is not None:
-        rules |= {span.column_rule for span in want.spans}
-    tally.check(*rules)
-    if right_index and right_rows:
-        return
-    for span in want.spans:
+    columns = rows.values if rows is not None and mode.three_rows else None
+    for span, line in zip(want.spans, expected.lines, strict=True):
         part = slice(span.start, span.stop)
-        index, seen = want.positions[part], positions[part]
-        if not right_index and (index != seen).any():
-            column = int((index != seen).argmax())
-            _fail(
-                tally,
-                check,
-                span.index_rule,
-                index_signature(index, seen),
-                label,
-                f"1-D table, column {span.start + column}: {seen[column]}, must be {index[column]}",
-                Difference(
-                    "1d",
-                    span.start + column,
-                    _request(check.expected, span.request),
-                    int(index[column]),
-                    int(seen[column]),
-                ),
-                _view(check.expected, want, positions, rows),
-            )
-        if right_rows or rows is None or want.mrope is None:
-            continue
-        good, bad = want.mrope[:, part], rows[:, part]
-        if (good != bad).any():
-            column = int((good != bad).any(axis=0).argmax())
-            axis = int((good[:, column] != bad[:, column]).argmax())
-            req = _request(check.expected, span.request)
-            wrong = (good != bad).any(axis=0)
-            columns = np.arange(span.start, span.stop)[wrong]
-            signature = column_signature(
-                check.expected,
-                span,
-                columns,
-                index[wrong],
-                good[:, wrong],
-                bad[:, wrong],
-                _deltas(tally, check.expected),
-            )
-            follows = tally.tainted.get(req, "")
-            if follows and not _implied(tally, req, index[wrong], bad[:, wrong]):
-                follows = ""
-            if follows:
-                signature = f"follows from {follows}"
-            _fail(
-                tally,
-                check,
-                span.column_rule,
-                signature,
-                label,
-                f"column {span.start + column}: {_tuple(bad[:, column])}, must be {_tuple(good[:, column])}",
-                Difference(AXES[axis], span.start + column, req, int(good[axis, column]), int(bad[axis, column])),
-                _view(check.expected, want, positions, rows),
-                follows,
-            )
+        row = Row(
+            mode=mode.name,
+            place=line.place,
+            tokens=span.tokens.tolist(),
+            positions=positions.values[0][part],
+            columns=None if columns is None else tuple(values[part] for values in columns),
+            given=check.echoed,
+            buffer=buffer,
+        )
+        for rule, found in ask(site.tally, site.mode, row):
+            _wrong_row(site, want, span, row, rule, found)
+    if buffer:
+        filler = Filler(
+            mode=mode.name,
+            buffer=buffer,
+            positions=positions.values[0][want.live :],
+            columns=tuple(values[want.live :] for values in columns or ()),
+        )
+        _ask(site, filler, want.live)
+
+
+def seen(tensor: protocol.Tensor | None) -> Seen | None:
+    """A tensor as the rules look at it; without values where it has no shape that can be read in rows of ints."""
+    if tensor is None:
+        return None
+    code = FORMATS.get(tensor.dtype)
+    values: tuple[list[int], ...] = ()
+    if code is not None and len(tensor.shape) in (1, 2):
+        width = tensor.shape[-1]
+        try:
+            flat = memoryview(tensor.data).cast(code).tolist()
+        except (TypeError, ValueError):
+            flat = []
+        rows = 1 if len(tensor.shape) == 1 else tensor.shape[0]
+        if len(flat) == rows * width:
+            values = tuple(flat[row * width : (row + 1) * width] for row in range(rows))
+    return Seen(dtype=tensor.dtype, shape=tensor.shape, values=values)
+
+
+def _as_compared(want: BatchTables) -> protocol.Table:
+    """What stayed on the device because it was compared there and is right."""
+    positions = want.positions.astype(want.index_dtype, copy=False)
+    index = protocol.Tensor(want.index_dtype, tuple(positions.shape), positions.tobytes())
+    rows = None
+    if want.rows is not None:
+        rows = protocol.Tensor("int64", tuple(want.rows.shape), want.rows.tobytes())
+    return protocol.Table("", index, rows)
+
+
+def _ask(site: _Site, view: object, start: int = 0) -> list[Rule]:
+    """Ask the rules of a view of the whole forward, and report what it breaks; returns the broken rules."""
+    broken = ask(site.tally, site.mode, view)
+    for rule, found in broken:
+        shape, message = found.shape, found.message
+        at = None if found.at is None else found.at + start
+        if isinstance(view, Filler):
+            shape = fill_signature(site.check.expected, view, start, _deltas(site.tally, site.check.expected))
+            message = f"column {at} is padding and holds {found.observed}, must be 0"
+        request = -1 if at is None else _request_at(site, at)
+        difference = Difference(found.axis, at, request, found.expected, found.observed)
+        _fail(site, rule.id, shape, message, difference)
+    return [rule for rule, _ in broken]
+
+
+def _wrong_row(site: _Site, want: BatchTables, span: Span, row: Row, rule: Rule, found: Violation) -> None:
+    """A row of the batch breaks a rule: the shape of what is wrong, and whether its own held state explains it."""
+    assert found.at is not None
+    tally, expected, column = site.tally, site.check.expected, span.start + found.at
+    req = expected.batch.reqs[span.row]
+    follows = ""
+    if found.axis == "1d":
+        signature = index_signature(span.tokens, np.array(row.positions))
+        message = f"1-D table, column {column}: {found.observed}, must be {found.expected}"
+    else:
+        assert want.rows is not None and row.columns is not None
+        good, bad = want.rows[:, span.start : span.stop], np.array(row.columns, dtype=np.int64)
+        wrong = (good != bad).any(axis=0) & _governed(rule, row)
+        columns, indices = np.arange(span.start, span.stop)[wrong], span.tokens[wrong]
+        deltas = _deltas(tally, expected)
+        signature = column_signature(expected, span, columns, indices, good[:, wrong], bad[:, wrong], deltas)
+        message = f"column {column}: {_tuple(bad[:, found.at])}, must be {_tuple(good[:, found.at])}"
+        follows = tally.tainted.get(req, "")
+        if follows and not _implied(tally, req, indices, bad[:, wrong]):
+            follows = ""
+        if follows:
+            signature = f"follows from {follows}"
+    difference = Difference(found.axis, column, req, found.expected, found.observed)
+    _fail(site, rule.id, signature, message, difference, follows)
+
+
+def _governed(rule: Rule, row: Row) -> IntArray:
+    """Which of the row's tokens the rule speaks of."""
+    mask = np.ones(len(row.tokens), dtype=bool)
+    if rule.id in ("table.inside_table", "table.past_table"):
+        mask[list(row.past if rule.id == "table.inside_table" else row.inside)] = False
+    return mask  # type: ignore[return-value]
 
 
 def _deltas(tally: Tally, expected: Expected) -> list[int]:
@@ -233,61 +201,30 @@ def _deltas(tally: Tally, expected: Expected) -> list[int]:
 
 
 def _implied(tally: Tally, req: int, indices: IntArray, bad: IntArray) -> bool:
-    """Whether these wrong columns are the ones that the request's own (wrong) table and delta give."""
+    """Whether these wrong columns are the ones that the request's own (wrong) table and delta give: a token's column of
+    the table where it reaches, or index + delta, which a decode adds without a look at the table."""
     if req not in tally.held:
         return False
     table, delta = (decoded(part) for part in tally.held[req])
     if table.ndim != 2 or delta.size != 1:
         return False
-    line = Timeline(table=table, delta=int(delta.flat[0]), tabulated=table.shape[1], has_media=True)
-    return bool((line.take(indices) == bad).all())
-
-
-def _dtype(tally: Tally, check: TableCheck, label: str, name: str, tensor: protocol.Tensor | None, dtype: str) -> bool:
-    if tensor is None:
-        _fail(
-            tally,
-            check,
-            "table.present",
-            "table missing",
-            label,
-            f"the {'1-D' if name == '1d' else 'three-row'} table is unset",
-            Difference(name, observed="None"),
-        )
-        return False
-    if tensor.dtype != dtype:
-        _fail(
-            tally,
-            check,
-            "table.dtype",
-            f"dtype {tensor.dtype}",
-            label,
-            f"dtype {tensor.dtype}, must be {dtype}",
-            Difference(name, expected=dtype, observed=tensor.dtype),
-        )
-        return tensor.dtype.startswith(("int", "uint"))
-    return True
+    shift = int(delta.flat[0])
+    line = Timeline(table=table, delta=shift, tabulated=table.shape[1], has_media=True)
+    by_table, by_delta = line.take(indices), np.broadcast_to(indices + shift, bad.shape)
+    return bool(((by_table == bad).all(axis=0) | (by_delta == bad).all(axis=0)).all())
 
 
 def _fail(
-    tally: Tally,
-    check: TableCheck,
-    rule: str,
-    signature: str,
-    label: str,
-    message: str,
-    difference: Difference | None = None,
-    views: tuple[TableView, TableView] | None = None,
-    follows: str = "",
+    site: _Site, rule: str, signature: str, message: str, difference: Difference | None = None, follows: str = ""
 ) -> None:
-    expected, observed = views or (None, None)
-    tally.fail(
+    expected, observed = _views(site)
+    site.tally.fail(
         Failure(
             rule=rule,
-            mode=check.expected.mode_of(label),
+            mode=site.mode,
             signature=signature,
-            step=check.op,
-            label=label,
+            step=site.check.op,
+            label=site.label,
             message=message,
             difference=difference,
             expected=expected,
@@ -297,11 +234,22 @@ def _fail(
     )
 
 
-def _view(expected: Expected, want: Tables, positions: IntArray, rows: IntArray | None) -> tuple[TableView, TableView]:
-    owners = [_request(expected, span.request) for span in want.spans for _ in range(span.start, span.stop)]
-    good = TableView(_row(want.positions), None if want.mrope is None else tuple(map(_row, want.mrope)), tuple(owners))
-    bad = TableView(_row(positions.ravel()), None if rows is None else tuple(map(_row, rows)), ())
-    return good, bad
+def _views(site: _Site) -> tuple[TableView | None, TableView | None]:
+    """Both tables for people; None where the answer's cannot be shown."""
+    want, got = site.want, site.got
+    if want is None or got is None or got.positions is None:
+        return None, None
+    owners = [-1] * want.positions.size
+    for span in want.spans:
+        owners[span.start : span.stop] = [site.check.expected.batch.reqs[span.row]] * (span.stop - span.start)
+    good = TableView(_row(want.positions), None if want.rows is None else tuple(map(_row, want.rows)), tuple(owners))
+    try:
+        positions = decoded(got.positions)
+        rows = None if got.mrope is None else decoded(got.mrope)
+    except protocol.ProtocolError:
+        return good, None
+    shown = None if rows is None or rows.ndim != 2 else tuple(map(_row, rows))
+    return good, TableView(_row(positions.ravel()), shown, ())
 
 
 def _row(values: IntArray) -> tuple[int, ...]:
@@ -312,13 +260,9 @@ def _tuple(values: IntArray) -> str:
     return "(" + ", ".join(str(value) for value in values.tolist()) + ")"
 
 
-def _request(expected: Expected, row: int) -> int:
-    """The scenario's number of a batch row; -1 for padding."""
-    return expected.batch.reqs[row] if 0 <= row < len(expected.batch.reqs) else -1
-
-
-def _request_at(expected: Expected, want: Tables, column: int) -> int:
-    for span in want.spans:
+def _request_at(site: _Site, column: int) -> int:
+    """The scenario's number of the request that a column belongs to; -1 for padding."""
+    for span in site.want.spans if site.want is not None else ():
         if span.start <= column < span.stop:
-            return _request(expected, span.request)
+            return site.check.expected.batch.reqs[span.row]
     return -1

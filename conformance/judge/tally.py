@@ -13,6 +13,8 @@ class Tally:
 
     def __init__(self) -> None:
         self.checked: dict[str, int] = {}
+        self.by_mode: dict[str, dict[str, int]] = {}
+        """Rule -> mode -> times that it was asked."""
         self.failures: list[Failure] = []
         self.not_offered: list[tuple[str, str]] = []
         self.unrun: list[Unrun] = []
@@ -36,9 +38,11 @@ class Tally:
         for name in names:
             forwards[name] = forwards.get(name, 0) + 1
 
-    def check(self, *rules: str) -> None:
-        for rule in rules:
-            self.checked[rule] = self.checked.get(rule, 0) + 1
+    def check(self, rule: str, mode: str) -> None:
+        """A rule was asked in this mode, whatever it said."""
+        self.checked[rule] = self.checked.get(rule, 0) + 1
+        by_mode = self.by_mode.setdefault(rule, {})
+        by_mode[mode] = by_mode.get(mode, 0) + 1
 
     def fail(self, failure: Failure) -> None:
         """Record a failure, once per rule, mode and signature of an operation."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from ropecheck.adapters import protocol
 from ropecheck.conformance.judge import laws as readings
 from ropecheck.conformance.judge import states
+from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, Unrun
 from ropecheck.conformance.judge.rotary import judge_rotary
 from ropecheck.conformance.judge.signature import raise_signature, raised_line
@@ -14,6 +15,8 @@ from ropecheck.conformance.judge.tables import judge_tables
 from ropecheck.conformance.judge.tally import Tally
 from ropecheck.conformance.plan.planner import CostCheck, LawCheck, Plan, StateCheck, TableCheck
 from ropecheck.conformance.plan.rotary import RotaryCheck
+from ropecheck.spec.rules import rules_of
+from ropecheck.spec.views import ArrivedTurn, Copies
 
 
 def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
@@ -28,11 +31,7 @@ def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
             judge_rotary(tally, check, answer)
             continue
         result = answer.results[check.result]
-        mode = (
-            check.expected.mode
-            if isinstance(check, TableCheck)
-            else (check.mode if isinstance(check, CostCheck) else "state")
-        )
+        mode = _mode_of(check)
         if isinstance(result, protocol.NotOffered):
             tally.not_offered.append((mode, result.reason))
         elif isinstance(result, protocol.Raised):
@@ -54,6 +53,7 @@ def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
         scenario=plan.scenario.id,
         name=plan.scenario.name,
         checked=tally.checked,
+        by_mode=tally.by_mode,
         failures=tuple(tally.failures),
         not_offered=tuple(tally.not_offered),
         unrun=tuple(tally.unrun),
@@ -90,7 +90,7 @@ def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> dict[int
             else:
                 broken.setdefault(getattr(plan.job.steps[number], "req", -1), number)
                 rule = _turn_rule(plan, number) or "table.present"
-                tally.check(rule)
+                tally.check(rule, step if rule == "table.present" else rule.split(".", 1)[0])
                 tally.fail(
                     Failure(
                         rule=rule,
@@ -122,12 +122,22 @@ def _doomed(step: protocol.Step, number: int, broken: dict[int, int]) -> bool:
 
 
 def _turn_rule(plan: Plan, number: int) -> str:
-    """Where the step is a session's turn: the rule that says what its history is. "" elsewhere."""
+    """The most telling rule on the history of the turn that the step is; "" where it is none."""
     if not isinstance(plan.job.steps[number], protocol.Turn):
         return ""
-    after = (check for check in plan.checks if isinstance(check, StateCheck) and check.result > number)
-    rules = next((check.history_rules for check in after), ())
-    return rules[-1] if rules else ""
+    turns = (check.turn for check in plan.checks if isinstance(check, StateCheck) and check.result > number)
+    asked = next((turn for turn in turns if turn is not None), None)
+    if asked is None:
+        return ""
+    taken = replace(asked, ids=())
+    speaking = [rule.id for rule in rules_of(ArrivedTurn) if rule.when is not None and rule.when(taken)]
+    return speaking[-1] if speaking else "session.refused"
+
+
+def _mode_of(check: TableCheck | StateCheck | CostCheck) -> str:
+    if isinstance(check, TableCheck):
+        return check.expected.mode.name
+    return check.mode if isinstance(check, CostCheck) else "state"
 
 
 def _raised(tally: Tally, op: int, mode: str, result: protocol.Raised, state: bool, doomed: bool) -> None:
@@ -136,7 +146,7 @@ def _raised(tally: Tally, op: int, mode: str, result: protocol.Raised, state: bo
     if result.stage != "engine" or state:
         tally.unrun.append(Unrun(stage=result.stage, message=f"{mode}: {raised_line(result)}", step=op))
         return
-    tally.check("table.present")
+    tally.check("table.present", mode)
     tally.fail(
         Failure(
             rule="table.present",
@@ -151,36 +161,28 @@ def _raised(tally: Tally, op: int, mode: str, result: protocol.Raised, state: bo
 
 
 def _cost(tally: Tally, check: CostCheck, result: protocol.Counted) -> None:
-    tally.check(check.rule)
     tally.modes[check.mode] = tally.modes.get(check.mode, 0) + 1
     tally.note(check.mode, result.ran)
-    if result.method == "cuda":
-        tally.check("cost.synchronisations")
-        if result.syncs > check.waits:
-            tally.fail(
-                Failure(
-                    rule="cost.synchronisations",
-                    mode=check.mode,
-                    signature="too many waits",
-                    step=check.op,
-                    label="",
-                    message=f"waits {result.syncs} times for the device, at most {check.waits}: "
-                    f"{', '.join(result.sync_lines)}",
-                    difference=Difference("waits", expected=check.waits, observed=result.syncs),
-                    where=", ".join(result.sync_lines),
-                )
-            )
-    if result.copies > check.budget:
+    view = Copies(
+        mode=check.mode,
+        has_media=check.has_media,
+        allowed=check.allowed,
+        extra=check.extra,
+        copies=result.copies,
+        waits=result.syncs if result.method == "cuda" else None,
+    )
+    for rule, found in ask(tally, check.mode, view):
+        lines = ", ".join(result.sync_lines if found.axis == "waits" else result.lines)
         tally.fail(
             Failure(
-                rule=check.rule,
+                rule=rule.id,
                 mode=check.mode,
-                signature="too many copies",
+                signature=found.shape,
                 step=check.op,
                 label="",
-                message=f"{result.copies} host-to-device copies, at most {check.budget}: {', '.join(result.lines)}",
-                difference=Difference("copies", expected=check.budget, observed=result.copies),
-                where=", ".join(result.lines),
+                message=f"{found.message}: {lines}",
+                difference=Difference(found.axis, expected=found.expected, observed=found.observed),
+                where=lines,
             )
         )
 

@@ -19,9 +19,9 @@ from ropecheck.conformance.errors import UsageError, meant
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.judge.outcome import Failure, Outcome
 from ropecheck.conformance.known.differences import Difference
+from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.store.files import pretty, read_scenario, write_atomic
 from ropecheck.conformance.versions import parse_range, within
-from ropecheck.reference.operations import Scenario
 from ropecheck.spec.rules import all_rules
 
 FOLDER = Path(__file__).parents[1] / "data" / "known"

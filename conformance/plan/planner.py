@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -12,15 +12,17 @@ import numpy as np
 from ropecheck.adapters import protocol
 from ropecheck.conformance.plan import rotary
 from ropecheck.conformance.plan.rotary import RotaryCheck
-from ropecheck.reference import operations as ops
-from ropecheck.reference.batches import Batch, Expected
-from ropecheck.reference.lifecycle import Transition, apply
+from ropecheck.conformance.scenario import operations as ops
+from ropecheck.conformance.scenario.forward import Expected, buffer_tokens
+from ropecheck.conformance.scenario.lifecycle import Transition, apply
 from ropecheck.reference.requests import MEDIA_IDS, Request, State, line_of, turn_line
 from ropecheck.reference.rotary import table_of
 from ropecheck.reference.timeline import Timeline, run_lengths
-from ropecheck.spec import cost
 from ropecheck.spec.history import OutOfDomain
+from ropecheck.spec.modes import mode_of
+from ropecheck.spec.modes.declaration import PREFILLING
 from ropecheck.spec.rules import all_rules
+from ropecheck.spec.views import ArrivedTurn, SavedTurn
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +39,6 @@ class TableCheck:
     positions_only: bool = False
     echoed: bool = False
     """The 1-D table was handed to the engine: comparing it says that it was kept, not that it is right."""
-    right: dict[str, RightAnswer] = field(default_factory=dict)
-    """Label -> the answer that a right engine gives, so that most verdicts are one comparison. Filled by the judge."""
-
-
-class RightAnswer(NamedTuple):
-    """The right table as it travels, and the rules that it satisfies."""
-
-    positions: protocol.Tensor
-    mrope: protocol.Tensor | None
-    rules: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +69,22 @@ class StateCheck:
     parent: int | None
     since: int | None
     expected: tuple[ExpectedState, ...]
-    history_rules: tuple[str, ...] = ()
-    """For a turn: the session rules that its history is an example of; the last one names a failure."""
+    turn: ArrivedTurn | None = None
+    """For a turn: what its client asked for; what the engine took it to be is not in it yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostCheck:
-    """The result at `result` must not count more host-to-device copies than the budget."""
+    """The result at `result` must not count more host-to-device copies, and waits, than the mode's budget."""
 
     op: int
     result: int
     mode: str
-    rule: str
-    budget: int
-    waits: int
-    """How often it may wait for the device."""
+    has_media: bool
+    allowed: tuple[int, int]
+    """Copies of a text-only batch, and of one with media."""
+    extra: int
+    """Copies besides, for lengths on the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +153,7 @@ class _Planner:
             try:
                 moved = apply(self.state, op)
             except OutOfDomain as error:
-                raise OutOfDomain(f"ops[{number}] ({_tag(op)}): {error}") from None
+                raise OutOfDomain(f"ops[{number}] ({ops.tag(op)}): {error}") from None
             self._step(number, op, moved)
             self.marks.append(_Mark(op, self.state, len(self.steps), len(self.checks), self.last_observed))
 
@@ -204,7 +197,7 @@ class _Planner:
             if pick.req not in check.expected.batch.reqs:
                 continue
             row = check.expected.batch.reqs.index(pick.req)
-            spans = [span for span in check.expected.tables[""].spans if span.request == row]
+            spans = [span for span in check.expected.tables[""].spans if span.row == row]
             labels = tuple(label for label in check.expected.tables if label != "padded")
             out.append(Reading(check.op, pick.req, check.result, labels, spans[0].start, spans[-1].stop))
         if not out:
@@ -212,17 +205,18 @@ class _Planner:
         return tuple(out)
 
     def _step(self, number: int, op: ops.Operation, moved: Transition) -> None:
-        if isinstance(op, ops.Extend | ops.Mixed):
+        if isinstance(op, ops.Build):
             self._schedule(number, op)
         self.steps.extend(self._before(op, moved))
-        for expected in moved.forwards:
-            self._forward(number, op, expected)
+        if moved.forward is not None:
+            self._forward(number, op, moved.forward)
         if isinstance(op, ops.Rotate):
             self._rotate(number, op)
-        self.state = moved.state
+        before, self.state = self.state, moved.state
         self.steps.extend(protocol.Generate(req, ids) for req, ids in moved.emitted.items())
         if self.observes and not isinstance(op, ops.Open | ops.MeasureCost | ops.Rotate):
-            self._observe(number, op, frozenset())
+            turn = _turn_of(before, op, moved.state.requests[op.req]) if isinstance(op, ops.Turn) else None
+            self._observe(number, op, frozenset(), turn)
 
     def _before(self, op: ops.Operation, moved: Transition) -> list[protocol.Step]:
         match op:
@@ -257,45 +251,50 @@ class _Planner:
             case _:
                 return []
 
-    def _schedule(self, number: int, op: ops.Extend | ops.Mixed) -> None:
+    def _schedule(self, number: int, op: ops.Build) -> None:
         """Before its first window after arrival or retraction a request is admitted by the scheduler."""
-        admitted = [w for w in op.windows if not self.state.requests[w.req].admitted]
-        self.steps.extend(protocol.Schedule(window.req, hit=window.hit) for window in admitted)
+        admitted = []
+        for part in op.batch.parts:
+            hits = part.fields.get("prefix_len", (0,) * len(part.reqs))
+            for req, hit in zip(part.reqs, hits if isinstance(hits, tuple) else (), strict=True):
+                request = self.state.requests[req]
+                if request.status in ("waiting", "retracted") and not request.admitted and _prefills(op, part):
+                    admitted.append(req)
+                    self.steps.append(protocol.Schedule(req, hit=hit if isinstance(hit, int) else 0))
         if self.observes and admitted:
-            self._observe(number, op, frozenset(window.req for window in admitted))
+            self._observe(number, op, frozenset(admitted))
 
     def _forward(self, number: int, op: ops.Operation, expected: Expected) -> None:
-        measured = op.of if isinstance(op, ops.MeasureCost) else op
-        forward = _message(measured, expected.batch, self.repeat and not isinstance(op, ops.MeasureCost))
         if isinstance(op, ops.MeasureCost):
-            rule, budget = _budget(op.of, expected)
-            waits = cost.synchronisations(any(line.has_media for line in expected.lines))
-            self.checks.append(CostCheck(number, len(self.steps), expected.batch.mode, rule, budget, waits))
-            self.steps.append(protocol.Cost(forward))
+            self._cost(number, op.of, expected)
             return
+        assert isinstance(op, ops.Build)
+        forward = _message(op, expected, self.repeat)
         labels = {label: label for label in expected.tables}
         if forward.repeat:
             labels["again"] = ""
-        situations = tuple(f"{expected.mode} x {situation}" for situation in sorted(expected.situations))
-        echoed = forward.path == "direct" and forward.mode in ("target_verify", "draft_decode") and not op_is_ragged(op)
+        situations = tuple(f"{expected.mode.name} x {situation}" for situation in sorted(expected.situations))
+        echoed = forward.path == "direct" and expected.mode.given_indices
         self.checks.append(TableCheck(number, len(self.steps), expected, labels, situations, echoed=echoed))
         self.steps.append(forward)
-        if isinstance(op, ops.Extend) and op.kernel:
+        if op.kernel:
             self.checks.append(TableCheck(number, len(self.steps), expected, {"": ""}, positions_only=True))
-            self.steps.append(
-                protocol.Forward(
-                    mode=forward.mode,
-                    reqs=forward.reqs,
-                    seq_lens=forward.seq_lens,
-                    prefix_lens=forward.prefix_lens,
-                    extend_lens=forward.extend_lens,
-                    path="kernel",
-                )
-            )
+            self.steps.append(protocol.Forward(batch=expected.batch, path="kernel"))
+
+    def _cost(self, number: int, op: ops.Build, expected: Expected) -> None:
+        mode = expected.mode
+        if mode.copies is None:
+            raise OutOfDomain(f"{mode.name} states no budget of copies")
+        media = any(line.has_media for line in expected.lines)
+        extra = mode.host_copies if op.host_lengths else 0
+        self.checks.append(CostCheck(number, len(self.steps), mode.name, media, mode.copies, extra))
+        self.steps.append(protocol.Cost(_message(op, expected, False)))
 
     def _rotate(self, number: int, op: ops.Rotate) -> None:
         for method in rotary.methods(op.method, self.device):
-            check = RotaryCheck(number, len(self.steps), op.req, op.layout, method, table_of(self.state, op))
+            check = RotaryCheck(
+                number, len(self.steps), op.req, op.layout, method, table_of(self.state, op.req, op.layout, op.method)
+            )
             self.checks.append(check)
             self.steps.extend(rotary.steps(check))
 
@@ -306,7 +305,9 @@ class _Planner:
             known = self.states[request.req, scheduled] = _expected_state(self.state, request, scheduled)
         return known
 
-    def _observe(self, number: int, op: ops.Operation, scheduled: frozenset[int]) -> None:
+    def _observe(
+        self, number: int, op: ops.Operation, scheduled: frozenset[int], turn: ArrivedTurn | None = None
+    ) -> None:
         alive = [r for r in self.state.requests.values() if r.status != "aborted"]
         subject = scheduled or _subject(op)
         parent = self.state.requests[op.req].parent if isinstance(op, ops.Turn) else None
@@ -315,12 +316,12 @@ class _Planner:
             StateCheck(
                 op=number,
                 result=len(self.steps),
-                kind=_tag(op),
+                kind=ops.tag(op),
                 subject=subject,
                 parent=parent,
                 since=self.last_observed,
                 expected=expected,
-                history_rules=_history_rules(self.state, op) if isinstance(op, ops.Turn) else (),
+                turn=turn,
             )
         )
         self.last_observed = len(self.steps)
@@ -354,15 +355,6 @@ def _with_lines(step: protocol.Step, expected: Expected) -> protocol.Step:
     return msgspec.structs.replace(step, expect=lines) if isinstance(step, protocol.Forward) else step
 
 
-def op_is_ragged(op: ops.Operation) -> bool:
-    """Ragged verifies go through the engine's own window builder, whatever their path says."""
-    return isinstance(op, ops.Verify) and op.ragged
-
-
-def _tag(op: ops.Operation) -> str:
-    return str(op.__struct_config__.tag)
-
-
 def _subject(op: ops.Operation) -> frozenset[int]:
     match op:
         case ops.Submit() | ops.Turn() | ops.Accept() | ops.Retract() | ops.Reschedule() | ops.Finish() | ops.Abort():
@@ -371,29 +363,33 @@ def _subject(op: ops.Operation) -> frozenset[int]:
             return frozenset()
 
 
-def _history_rules(state: State, op: ops.Turn) -> tuple[str, ...]:
-    """The session rules that say what this turn's history is, the most telling one last."""
-    request = state.requests[op.req]
-    if request.parent is None:
-        return ("session.replace_all",) if op.replace else ("session.append",)
-    parent = state.requests[request.parent]
-    if op.offset:
-        return ("session.offset",)
-    if op.drop_previous_output:
-        return ("session.drop_previous_output",)
-    rules = ["session.append"]
-    siblings = [r for r in state.requests.values() if r.parent == parent.req and r.req != op.req]
-    if op.replace:
-        rules.append("session.replace_with_parent")
-    elif state.sessions[op.session].streaming:
-        rules.append("session.streaming_append")
-    elif siblings:
-        rules.append("session.branch")
-    if any(sibling.status == "aborted" for sibling in siblings):
-        rules.append("session.abort_and_retry")
-    if parent.outputs > parent.max_new_tokens:
-        rules.append("session.reply_that_counts")
-    return tuple(rules)
+def _turn_of(state: State, op: ops.Turn, made: Request) -> ArrivedTurn:
+    """What the turn's client asked for, in the state before it."""
+    session = state.sessions[op.session]
+    parent = session.last if session.streaming else op.parent
+    known = session.streaming or parent is None or parent in session.known
+    saved = state.requests.get(parent) if parent is not None and known else None
+    siblings = [] if saved is None else [r for r in state.requests.values() if r.parent == saved.req]
+    settled = saved is None or session.streaming or op.replace or saved.status in ("finished", "aborted")
+    return ArrivedTurn(
+        saved=None
+        if saved is None
+        else SavedTurn(prompt=saved.ids, outputs=saved.output_ids, max_new_tokens=saved.max_new_tokens),
+        new=made.turn_ids,
+        streaming=session.streaming,
+        replace=op.replace,
+        offset=op.offset,
+        drop_previous_output=op.drop_previous_output,
+        siblings=bool(siblings),
+        aborted_sibling=any(sibling.status == "aborted" for sibling in siblings),
+        in_flight=session.in_flight is not None,
+        parent_known=known,
+        parent_finished=settled,
+    )
+
+
+def _prefills(op: ops.Build, part: ops.BatchPart) -> bool:
+    return mode_of(part.mode or op.batch.mode).reads == PREFILLING
 
 
 def _media(state: State, request: Request) -> protocol.Media | None:
@@ -424,56 +420,24 @@ def _expected_state(state: State, request: Request, scheduled: bool) -> Expected
     return ExpectedState(request, line_of(state, request), mask, tuple(spans), parent, scheduled)
 
 
-def _message(op: ops.Operation, batch: Batch, repeat: bool) -> protocol.Forward:
-    forward = protocol.Forward(
-        mode=batch.mode,
-        reqs=batch.reqs,
-        seq_lens=batch.seq_lens,
-        prefix_lens=batch.prefix_lens,
-        extend_lens=batch.extend_lens,
-        decoding=batch.decoding,
-        positions=batch.positions,
-        topk=batch.topk,
-        num_steps=batch.num_steps,
-        num_draft_tokens=batch.num_draft_tokens,
-        parents=batch.parents,
-        verify_lens=batch.verify_lens,
-        ragged_tokens=batch.ragged_tokens,
-        block_offsets=batch.block_offsets,
-        block_size=batch.block_size,
+def _message(op: ops.Build, expected: Expected, repeat: bool) -> protocol.Forward:
+    mode, tables = expected.mode, expected.tables[""]
+    path = op.path or ("caller" if mode.speculative else "direct")
+    tier = op.buffer == "tier"
+    padding = None
+    if op.buffer and not tier:
+        rows = op.buffer_rows or len(expected.lines)
+        padding = protocol.Padding(op.buffer, rows, buffer_tokens(op, tables, len(expected.lines)))
+    given = mode.given_indices and path == "direct"
+    return protocol.Forward(
+        batch=expected.batch,
+        positions=tuple(tables.positions.tolist()) if given else (),
         repeat=repeat,
-        padding=_padding(op, batch),
-        host_lengths=op.host_lengths if isinstance(op, ops.Draft | ops.Verify | ops.DraftExtend) else True,
-        path=op.path if isinstance(op, ops.Draft | ops.Verify | ops.DraftExtend) else "direct",
+        padding=padding,
+        tier=op.buffer_tokens if tier else 0,
+        host_lengths=op.host_lengths,
+        path=path,
     )
-    return forward
-
-
-def _padding(op: ops.Operation, batch: Batch) -> protocol.Padding | None:
-    match op:
-        case ops.Decode() if op.pad:
-            return protocol.Padding(op.pad, op.pad_batch, op.pad_batch)
-        case ops.Draft() if op.pad:
-            return protocol.Padding(op.pad, op.pad_batch, op.pad_batch * op.topk)
-        case ops.Verify() | ops.DraftExtend() if op.pad:
-            return protocol.Padding(op.pad, op.pad_batch, op.pad_batch * batch.num_draft_tokens)
-        case ops.Extend() if op.pad:
-            return protocol.Padding(op.pad, len(batch.reqs), op.pad_tokens)
-        case ops.Idle() if op.pad_batch:
-            return protocol.Padding("dp", op.pad_batch, op.pad_batch)
-        case _:
-            return None
-
-
-def _budget(op: ops.Decode | ops.Verify | ops.Draft | ops.DraftExtend, expected: Expected) -> tuple[str, int]:
-    """The rule that limits this forward's copies, and its number."""
-    media = any(line.has_media for line in expected.lines)
-    mode = expected.batch.mode
-    if isinstance(op, ops.Decode):
-        return "cost.decode", cost.decode(media)
-    if isinstance(op, ops.DraftExtend) and op.host_lengths:
-        return "cost.host_lengths", cost.host_lengths(media)
-    return ("cost.media", cost.media(mode)) if media else ("cost.text_only", cost.text_only(mode))
 
 
 def decoded(tensor: protocol.Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:

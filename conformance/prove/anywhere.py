@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import z3
+from ropecheck.spec.modes.cells import Cell
 
 from ropecheck.conformance.prove import loops, rows
 from ropecheck.conformance.prove.builtins import in_the_specification
@@ -18,7 +19,6 @@ from ropecheck.conformance.prove.sequences import Block, Seq, blocks_of, up_to
 from ropecheck.conformance.prove.statement import Broken, Difference
 from ropecheck.spec.history import Family, Run
 from ropecheck.spec.modes import target_verify
-from ropecheck.spec.modes.cells import Cell
 
 
 class AnyFamily:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ropecheck.spec.modes.cells import Place
+
 from ropecheck.conformance.prove.routes import request
 from ropecheck.conformance.prove.statement import Theorem, World
 from ropecheck.spec.history import Column, TokenIndex, ideal_column
@@ -20,7 +22,6 @@ from ropecheck.spec.modes import (
     split_prefill,
     target_verify,
 )
-from ropecheck.spec.modes.cells import Place
 
 Placing = Callable[[Place, TokenIndex], Column]
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import product
 
+from ropecheck.spec.modes.cells import PADDING_VALUE, Cell
+
 from ropecheck.conformance.prove import batches
 from ropecheck.conformance.prove.routes import BATCHES, Batch, Cells, committed, decodes, of, request, verify, window
 from ropecheck.conformance.prove.statement import Size, Theorem, World
@@ -23,7 +25,6 @@ from ropecheck.spec.modes import (
     split_prefill,
     target_verify,
 )
-from ropecheck.spec.modes.cells import PADDING_VALUE, Cell
 from ropecheck.spec.modes.extend import Window
 
 

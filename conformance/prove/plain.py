@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from ropecheck.spec.modes.cells import Cell
+
 from ropecheck.conformance.prove.statement import Broken, Difference
 from ropecheck.spec.history import Column, Family, Run
 from ropecheck.spec.modes import target_verify
-from ropecheck.spec.modes.cells import Cell
 
 Columns = tuple[Column, ...]
 Tables = Mapping[str, Mapping[int, Columns]]

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
+from ropecheck.spec.modes.cells import Cell, Place
+
 from ropecheck.conformance.prove.statement import Size, World
 from ropecheck.spec.history import prompt_table, text
 from ropecheck.spec.modes import (
@@ -18,7 +20,6 @@ from ropecheck.spec.modes import (
     split_prefill,
     target_verify,
 )
-from ropecheck.spec.modes.cells import Cell, Place
 from ropecheck.spec.modes.extend import Window
 
 Cells = tuple[Cell, ...]

@@ -20,9 +20,10 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
+from ropecheck.spec.modes.cells import Cell
+
 from ropecheck.conformance.prove.explorer import Unanswered
 from ropecheck.conformance.prove.loops import definition, statements_of
-from ropecheck.spec.modes.cells import Cell
 
 Function = Callable[..., Any]
 

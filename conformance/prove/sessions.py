@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ropecheck.spec.modes.cells import Place
+
 from ropecheck.conformance.prove.routes import Cells, decodes
 from ropecheck.conformance.prove.statement import Size, Theorem, World
 from ropecheck.spec import laws, retraction, session
@@ -31,7 +33,6 @@ from ropecheck.spec.history import (
     video,
 )
 from ropecheck.spec.modes import extend
-from ropecheck.spec.modes.cells import Place
 from ropecheck.spec.modes.extend import Window
 from ropecheck.spec.session import Saved
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ropecheck.spec.history import Family, Run
 from ropecheck.spec.modes.cells import Cell
+
+from ropecheck.spec.history import Family, Run
 
 Size = Any
 """An int, or a number that stands for many."""

@@ -12,9 +12,9 @@ from ropecheck.conformance.errors import UsageError, meant
 from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.run.events import Scope
 from ropecheck.conformance.run.subject import Subject
+from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.targets.registry import Target
 from ropecheck.conformance.version import spec_hash
-from ropecheck.reference.operations import Scenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,11 +38,11 @@ from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.seat import Limits
 from ropecheck.conformance.run.subject import CasePlan, Subject, plan_case
 from ropecheck.conformance.run.tally import Tally
+from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.random.shrink import shrink
 from ropecheck.conformance.store.files import claimed, clear_failures, clear_reports
 from ropecheck.conformance.targets.registry import Target
 from ropecheck.conformance.version import spec_hash, suite_version
-from ropecheck.reference.operations import Scenario
 from ropecheck.spec.history import OutOfDomain
 
 SHRINK_ONE = 10.0

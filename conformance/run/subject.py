@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.families.case import Case, step
-from ropecheck.reference.operations import Scenario
+from ropecheck.conformance.scenario.operations import Scenario
 
 Subject = Scenario | Case
 

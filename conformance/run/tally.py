@@ -12,8 +12,8 @@ from ropecheck.conformance.known.differences import Difference
 from ropecheck.conformance.known.failures import Known, match
 from ropecheck.conformance.run.events import MAX_UNRUN, Finding, Header, ScenarioDone, Summary
 from ropecheck.conformance.run.subject import Subject
+from ropecheck.conformance.scenario.operations import Extend, Mixed, Scenario, Submit, Turn
 from ropecheck.conformance.store.files import Stored, StoredCase, pretty, write_atomic
-from ropecheck.reference.operations import Extend, Mixed, Scenario, Submit, Turn
 
 
 class Tally:

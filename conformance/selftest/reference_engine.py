@@ -15,9 +15,9 @@ import numpy.typing as npt
 from ropecheck.adapters import protocol
 from ropecheck.conformance.plan.planner import decoded
 from ropecheck.reference import compose, rotary, tables
-from ropecheck.reference.tables import Tables, WindowOf
+from ropecheck.reference.tables import BatchTables, Part
 from ropecheck.reference.timeline import IntArray, Timeline
-from ropecheck.spec.modes import draft_decode
+from ropecheck.spec.modes import mode_of
 
 PAD_VALUE = 1_000_000
 """Padded placeholder ids start here."""
@@ -226,33 +226,18 @@ class ReferenceEngine:
             answered.append(self.answer("padded", step, self.pad(step, step.padding, found[0])))
         return protocol.Tables(tuple(answered), changed=self.changed(step))
 
-    def tables(self, step: protocol.Forward, lines: Sequence[Timeline]) -> list[Tables]:
-        """The forward's tables; one per draft forward."""
-        match step.mode:
-            case "extend" | "split_prefill" | "mixed":
-                windows = [WindowOf(*part) for part in zip(lines, step.prefix_lens, step.extend_lens, strict=True)]
-                if step.mode == "mixed" and step.decoding:
-                    tail = len(lines) - step.decoding
-                    decoding = list(zip(lines[tail:], step.seq_lens[tail:], strict=True))
-                    return [tables.extend_tables(step.mode, windows[:tail], decoding)]
-                return [tables.extend_tables(step.mode, windows)]
-            case "decode":
-                return [tables.decode_tables(lines, step.seq_lens)]
-            case "target_verify":
-                if step.verify_lens:
-                    return [tables.ragged_tables(lines, step.seq_lens, step.parents, step.ragged_tokens)]
-                return [tables.verify_tables(lines, step.seq_lens, step.parents)]
-            case "draft_decode":
-                steps = 1 if step.path == "direct" else draft_decode.forwards(step.num_steps)
-                return [tables.draft_tables(lines, step.seq_lens, step.topk, number) for number in range(steps)]
-            case "draft_extend_v2":
-                return [tables.draft_extend_tables(lines, step.seq_lens, step.num_draft_tokens)]
-            case "dllm_extend":
-                return [tables.block_tables(step.block_offsets, step.block_size)]
-            case _:
-                return [tables.idle_tables()]
+    def tables(self, step: protocol.Forward, lines: Sequence[Timeline]) -> list[BatchTables]:
+        """The forward's tables; one per forward of the mode's loop."""
+        mode = mode_of(step.mode)
+        parts, at = [], 0
+        for row_mode, part in zip(mode.parts, step.batch.parts, strict=True):
+            parts.append(Part(row_mode, lines[at : at + len(part.reqs)], part.fields))
+            at += len(part.reqs)
+        steps = 1 if step.path in ("direct", "kernel") else mode.loops(parts[0].fields)
+        found = [tables.tables_of(mode, parts, number) for number in range(steps)]
+        return [tables.padded(one, step.tier) for one in found] if step.tier else found
 
-    def pad(self, step: protocol.Forward, padding: protocol.Padding, built: Tables) -> Tables:
+    def pad(self, step: protocol.Forward, padding: protocol.Padding, built: BatchTables) -> BatchTables:
         return tables.padded(built, padding.tokens)
 
     def changed(self, step: protocol.Forward) -> tuple[str, ...]:
@@ -280,10 +265,10 @@ class ReferenceEngine:
 
         return protocol.Rotated(turned(step.query), turned(step.key))
 
-    def answer(self, label: str, step: protocol.Forward, built: Tables) -> protocol.Table:
+    def answer(self, label: str, step: protocol.Forward, built: BatchTables) -> protocol.Table:
         """The tables as an engine would hand them over."""
-        index = built.positions.astype(np.int32) if step.mode == "dllm_extend" else built.positions
-        rows = None if built.mrope is None or step.path == "kernel" else tensor(built.mrope)
+        index = built.positions.astype(built.index_dtype, copy=False)
+        rows = None if built.rows is None or step.path == "kernel" else tensor(built.rows)
         return protocol.Table(label, tensor(index), rows)
 
 

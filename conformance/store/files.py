@@ -17,8 +17,8 @@ from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.families.files import problem_of
 from ropecheck.conformance.judge.outcome import Failure, Unrun
-from ropecheck.reference.legal import refuse_nonsense
-from ropecheck.reference.operations import Scenario
+from ropecheck.conformance.scenario.legal import refuse_nonsense
+from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.spec.history import OutOfDomain
 
 

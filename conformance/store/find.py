@@ -8,8 +8,8 @@ from pathlib import Path
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.families.case import TARGETS, Case
 from ropecheck.conformance.known import failures as known_list
+from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.store.files import Stored, StoredCase, read_any
-from ropecheck.reference.operations import Scenario
 
 
 def find_scenario(name: str, out: Path, known_folder: Path) -> Stored | StoredCase:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ropecheck.spec.modes.cells import Cell, Place
+
 from ropecheck.conformance.vectors import types as v
 from ropecheck.conformance.vectors.derive_prompt import delta_beside, rules_of
 from ropecheck.conformance.vectors.derive_session import TurnSeen, turns_of
@@ -28,7 +30,6 @@ from ropecheck.spec.modes import (
     split_prefill,
     target_verify,
 )
-from ropecheck.spec.modes.cells import Cell, Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from ropecheck.reference.batches import Batch, Expected
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.judge.outcome import Difference, Failure
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import Plan, TableCheck
+from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.vectors import store
 from ropecheck.conformance.vectors import types as v
 from ropecheck.conformance.vectors.answers import filled_in, spread
 from ropecheck.conformance.vectors.derive import Derived, derive
 from ropecheck.conformance.vectors.lint import problems_of
 from ropecheck.conformance.vectors.runs import columns_of
-from ropecheck.reference.batches import Batch, Expected
-from ropecheck.reference.operations import Scenario
 from ropecheck.reference.tables import Span, Tables
 from ropecheck.reference.timeline import Timeline
 from ropecheck.spec.modes import cells

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
+from ropecheck.reference.batches import Batch, Expected
 
+from ropecheck.conformance.scenario import operations as ops
+from ropecheck.conformance.scenario.lifecycle import apply
 from ropecheck.conformance.vectors import types as v
 from ropecheck.conformance.vectors.derive import derive
 from ropecheck.conformance.vectors.make_prompts import prompts
 from ropecheck.conformance.vectors.make_sessions import histories
 from ropecheck.conformance.vectors.wire import request_of, table_of
 from ropecheck.conformance.version import spec_hash
-from ropecheck.reference import operations as ops
-from ropecheck.reference.batches import Batch, Expected
-from ropecheck.reference.lifecycle import apply
 from ropecheck.reference.requests import State
 from ropecheck.spec.rules import all_rules
 

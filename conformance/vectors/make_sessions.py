@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ropecheck.conformance.scenario import operations as ops
 from ropecheck.conformance.vectors import types as v
 from ropecheck.conformance.vectors.runs import media_spans
 from ropecheck.conformance.vectors.wire import request_of, rows_of, runs_of
-from ropecheck.reference import operations as ops
 from ropecheck.reference.requests import Request, State, line_of, turn_line
 from ropecheck.spec.families import family as find_family
 

@@ -15,7 +15,7 @@ from ropecheck.spec.families.prompt import Prompt, history_of
 from ropecheck.spec.families.qwen2_5_omni import Qwen2_5Omni
 from ropecheck.spec.families.qwen3_omni import Qwen3Omni
 from ropecheck.spec.history import Column, History, OutOfDomain, Run, delta_of, length, prompt_table, run_length
-from ropecheck.spec.rules import MROPE, rule
+from ropecheck.spec.rules import MROPE, label
 
 Table = Sequence[Column]
 
@@ -31,19 +31,19 @@ def pieces(family: MediaFamily, history: History, table: Table) -> list[tuple[Ru
     return found
 
 
-@rule("families.table", source=MROPE)
+@label("families.table", source=MROPE)
 def table_is_the_familys(family: MediaFamily, history: History, table: Table) -> bool:
     """A builder's prompt table must be the family's table, column for column."""
     return tuple(table) == prompt_table(family, history)
 
 
-@rule("families.table_width", source=MROPE)
+@label("families.table_width", source=MROPE)
 def table_width(family: MediaFamily, history: History, table: Table) -> bool:
     """A prompt table must have one column per token: text tokens plus each item's placeholder tokens."""
     return len(table) == length(family, history)
 
 
-@rule("families.delta", source=MROPE)
+@label("families.delta", source=MROPE)
 def delta(family: MediaFamily, history: History, value: int) -> bool:
     """The delta beside a table must be max(table) + 1 - P.
 
@@ -52,7 +52,7 @@ def delta(family: MediaFamily, history: History, value: int) -> bool:
     return value == (0 if family is GLM_IMAGE else delta_of(prompt_table(family, history)))
 
 
-@rule("families.text_rows_equal", source=MROPE)
+@label("families.text_rows_equal", source=MROPE)
 def text_rows_equal(family: MediaFamily, history: History, table: Table) -> bool:
     """A text token's column must hold one number on all rows, one more than the text token's before it."""
     for run, columns in pieces(family, history, table):
@@ -63,7 +63,7 @@ def text_rows_equal(family: MediaFamily, history: History, table: Table) -> bool
     return True
 
 
-@rule("families.text_after_media", source=MROPE)
+@label("families.text_after_media", source=MROPE)
 def text_after_media(family: MediaFamily, history: History, table: Table) -> bool:
     """A run must start at the largest position so far, over all rows and all earlier runs, plus one.
 
@@ -78,13 +78,13 @@ def text_after_media(family: MediaFamily, history: History, table: Table) -> boo
     return True
 
 
-@rule("families.dtype_and_shape", source="SGLang's scheduler: MultimodalInputs.mrope_positions, mrope_position_delta")
+@label("families.dtype_and_shape", source="SGLang's scheduler: MultimodalInputs.mrope_positions, mrope_position_delta")
 def dtype_and_shape(axes: int, width: int, dtype: str, table: tuple[int, ...], delta: tuple[int, ...]) -> bool:
     """A builder's table must be int64 of shape [axes, P], and its delta of shape [1, 1]."""
     return dtype == "int64" and table == (axes, width) and delta == (1, 1)
 
 
-@rule("families.refuses_disagreeing_grids", source="https://github.com/verl-project/verl/issues/5024", bugs=("T22",))
+@label("families.refuses_disagreeing_grids", source="https://github.com/verl-project/verl/issues/5024", bugs=("T22",))
 def refuses_disagreeing_grids(family: MediaFamily, prompt: Prompt) -> bool:
     """Placeholder runs and grids that differ in number or length must be refused, never tabulated."""
     try:
@@ -94,7 +94,7 @@ def refuses_disagreeing_grids(family: MediaFamily, prompt: Prompt) -> bool:
     return False
 
 
-@rule("families.refuses_undivided_grid", source=MROPE)
+@label("families.refuses_undivided_grid", source=MROPE)
 def refuses_undivided_grid(family: MediaFamily, run: Run) -> bool:
     """A grid that a merge does not divide must be refused: its tokens would not cover it."""
     try:
@@ -104,13 +104,13 @@ def refuses_undivided_grid(family: MediaFamily, run: Run) -> bool:
     return False
 
 
-@rule("families.refuses_missing_intervals", source="arXiv 2502.13923 section 2.1.2", bugs=("S22", "T6", "T21"))
+@label("families.refuses_missing_intervals", source="arXiv 2502.13923 section 2.1.2", bugs=("S22", "T6", "T21"))
 def refuses_missing_intervals(family: MediaFamily, prompt: Prompt) -> bool:
     """A family of absolute time must be given every video's interval; a guess of one second is a wrong table."""
     return not (family.absolute_time and prompt.video_grids) or refuses_disagreeing_grids(family, prompt)
 
 
-@rule("families.absolute_time", source="arXiv 2502.13923 section 2.1.2; arXiv 2503.20215", bugs=("S22", "T17"))
+@label("families.absolute_time", source="arXiv 2502.13923 section 2.1.2; arXiv 2503.20215", bugs=("S22", "T17"))
 def absolute_time(family: GridFamily, run: Run, start: int, columns: Table) -> bool:
     """Frame k of a video must sit at start + floor(k * seconds_per_grid * tokens_per_second).
 
@@ -121,7 +121,7 @@ def absolute_time(family: GridFamily, run: Run, start: int, columns: Table) -> b
     return all(column[0] == start + times[i // (h * w)] for i, column in enumerate(columns))
 
 
-@rule("families.frame_per_run", source="arXiv 2511.21631; arXiv 2507.01006", bugs=("S25", "S26", "T8", "V15"))
+@label("families.frame_per_run", source="arXiv 2511.21631; arXiv 2507.01006", bugs=("S25", "S26", "T8", "V15"))
 def frame_per_run(family: MediaFamily, history: History, table: Table) -> bool:
     """Where timestamps are text, each temporal step of a video must be a block of its own with one temporal id."""
     for run, columns in pieces(family, history, table):
@@ -130,7 +130,7 @@ def frame_per_run(family: MediaFamily, history: History, table: Table) -> bool:
     return True
 
 
-@rule("families.temporal_merge", source="ERNIE 4.5 technical report; transformers ernie4_5_vl_moe")
+@label("families.temporal_merge", source="ERNIE 4.5 technical report; transformers ernie4_5_vl_moe")
 def temporal_merge(family: GridFamily, run: Run, tokens: int) -> bool:
     """A video of a family with temporal merge must have t / merge steps of tokens; an image keeps its one step."""
     t, h, w = run.grid or (0, 0, 0)
@@ -138,7 +138,7 @@ def temporal_merge(family: GridFamily, run: Run, tokens: int) -> bool:
     return tokens == steps * (h // family.merge) * (w // family.merge)
 
 
-@rule("families.audio_in_video", source="arXiv 2503.20215; arXiv 2509.17765", bugs=("S35", "V16", "T23"))
+@label("families.audio_in_video", source="arXiv 2503.20215; arXiv 2509.17765", bugs=("S35", "V16", "T23"))
 def audio_in_video(family: Qwen2_5Omni | Qwen3Omni, run: Run, start: int, columns: Table) -> bool:
     """A video's audio must be interleaved by actual time: in chunks, video first, or token by token.
 
@@ -147,14 +147,14 @@ def audio_in_video(family: Qwen2_5Omni | Qwen3Omni, run: Run, start: int, column
     return not has_track(run) or tuple(columns) == family.media_columns(run, start)
 
 
-@rule("families.hunyuan_vl.four_rows", source="arXiv 2511.19575 (XD-RoPE)", bugs=("V5", "V6", "L10"))
+@label("families.hunyuan_vl.four_rows", source="arXiv 2511.19575 (XD-RoPE)", bugs=("V5", "V6", "L10"))
 def four_rows(history: History, table: Table, delta: int) -> bool:
     """HunYuan-VL's table must have four rows, the first one the token's index, and a delta of 0."""
     index = all(len(column) == 4 and column[0] == i for i, column in enumerate(table))
     return index and delta == 0 and len(table) == length(HUNYUAN_VL, history)
 
 
-@rule("families.glm_image.tabulated_ahead", source="transformers glm_image, get_rope_index")
+@label("families.glm_image.tabulated_ahead", source="transformers glm_image, get_rope_index")
 def tabulated_ahead(history: History, targets: Sequence[tuple[int, int, int]], table: Table) -> bool:
     """GLM-Image's table must continue past the prompt with the columns of every target, the last grid first, and of the
     end marker."""

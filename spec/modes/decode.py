@@ -1,73 +1,36 @@
-"""DECODE: every request feeds its newest token.
-
-seq_len (counts the new token)   delta   index   column
-9                                -3      8       (5, 5, 5)
-5                                 0      4       (4, 4, 4)
-"""
+"""DECODE: one token per request, the newest one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from ropecheck.spec.history import Column, OutOfDomain, TokenIndex
-from ropecheck.spec.modes.cells import Cell, Place, axes_of, shifted, text_column
-from ropecheck.spec.rules import MROPE, rule
+from ropecheck.spec.modes.declaration import RUNNING, SeqLen, Tokens, mode, span
 
 
-@rule("decode.width", source=MROPE, bugs=("xllm #885", "LightLLM #1377"))
-def width(batch_size: int) -> int:
-    """A decode batch must have exactly one column per request in both tables."""
-    return batch_size
-
-
-@rule(
-    "decode.index",
-    source="definition: a token's index is its place in the sequence",
-    bugs=("mlx-vlm #1993", "ik_llama.cpp #988"),
+@mode(
+    "decode",
+    reads=RUNNING,
+    emits=1,
+    buffers=("graph", "dp"),
+    copies=(0, 1),
+    source="definition: a decode computes the newest token",
+    bugs={
+        "table.width": ("xllm #885", "LightLLM #1377"),
+        "table.index": ("mlx-vlm #1993", "ik_llama.cpp #988"),
+        "table.past_table": (
+            "sglang #8219",
+            "sglang #33716",
+            "vllm #10350",
+            "TensorRT-LLM #15661",
+            "mlx-vlm #1527",
+            "mlx-vlm #1143",
+        ),
+        "table.text_only": ("vllm #9546",),
+        "cost.text_only": ("sglang #11046", "sglang #9460"),
+    },
 )
-def index_of(seq_len: int) -> TokenIndex:
-    """A decode must read one index per request, the last: seq_len - 1, where seq_len counts the new token."""
-    if seq_len < 1:
-        raise OutOfDomain(f"decode of a sequence of {seq_len} tokens")
-    return TokenIndex(seq_len - 1)
+def decode(seq_len: SeqLen) -> Tokens:
+    """A decode reads the newest token of each request: seq_len counts it, so its index is seq_len - 1.
 
-
-@rule(
-    "decode.delta_applies_once",
-    source=MROPE,
-    bugs=("sglang #8219", "sglang #33716", "vllm #10350", "TensorRT-LLM #15661", "mlx-vlm #1527", "mlx-vlm #1143"),
-)
-def media_column(place: Place, index: TokenIndex) -> Column:
-    """A decoded token of a request with media must sit at its index plus that request's own delta, on all three rows.
-
-    Chunking, prefix hits, sessions and retraction must not change the delta.
+    >>> list(decode.tokens(seq_len=9))
+    [8]
     """
-    return shifted(index, place.delta, axes_of(place))
-
-
-@rule("decode.text_only", source=MROPE, bugs=("vllm #9546",))
-def text_only(index: TokenIndex, axes: int) -> Column:
-    """A decoded token of a request without media must have three equal rows, equal to its index.
-
-    Also beside requests with media: no delta of a neighbour.
-    """
-    return text_column(index, axes)
-
-
-def cell(mode: str, request: int, place: Place, index: TokenIndex, index_rule: str, media_rule: str) -> Cell:
-    """The cell of one text token at `index` that a mode places by delta."""
-    if place.has_media:
-        column, name = media_column(place, index), media_rule
-    else:
-        column, name = text_only(index, axes_of(place)), "text_only"
-    return Cell(
-        request=request, index=index, column=column, index_rule=f"{mode}.{index_rule}", column_rule=f"{mode}.{name}"
-    )
-
-
-def forward(places: Sequence[Place], seq_lens: Sequence[int]) -> tuple[Cell, ...]:
-    """The cells of a decode batch, in batch order. seq_lens[i] counts the token that request i feeds."""
-    out = []
-    for request, (place, seq_len) in enumerate(zip(places, seq_lens, strict=True)):
-        out.append(cell("decode", request, place, index_of(seq_len), "index", "delta_applies_once"))
-    return tuple(out)
+    return span(seq_len - 1, 1)

@@ -1,41 +1,29 @@
-"""DLLM_EXTEND: a diffusion model denoises one block of tokens per request; text only, 1-D only."""
+"""DLLM_EXTEND: a diffusion language model denoises one block of tokens per request. Text only, 1-D only.
+
+block_offset 8, block_size 4:   8 9 10 11
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Annotated
 
-from ropecheck.spec.history import TokenIndex
-from ropecheck.spec.modes.cells import Cell, text_column
-from ropecheck.spec.rules import rule
-
-BLOCKS = "definition: a token's index is its place in the sequence; a block is rewritten in place"
-"""Where the rules come from."""
+from ropecheck.spec.modes.declaration import TEXT, Tokens, Whole, mode, span
 
 
-@rule("dllm_extend.width", source=BLOCKS)
-def width(batch_size: int, block_size: int) -> int:
-    """A denoise pass must have batch x block_size columns in the 1-D table."""
-    return batch_size * block_size
+@mode(
+    "dllm_extend",
+    reads=TEXT,
+    three_rows=False,
+    index_dtype="int32",
+    source="public interface: a diffusion block is read whole, at its own offset",
+)
+def dllm_extend(
+    block_offset: Annotated[int, Whole(0, 64, each=True, multiple_of="block_size")],
+    block_size: Annotated[int, Whole(1, 8)],
+) -> Tokens:
+    """A denoise pass reads the block_size tokens of each request's block, which starts at block_offset.
 
-
-@rule("dllm_extend.indices", source=BLOCKS)
-def indices(block_offset: int, block_size: int) -> tuple[TokenIndex, ...]:
-    """A denoise pass must read the indices block_offset .. block_offset + block_size - 1 per request."""
-    return tuple(TokenIndex(block_offset + i) for i in range(block_size))
-
-
-def forward(block_offsets: Sequence[int], block_size: int) -> tuple[Cell, ...]:
-    """The cells of a denoise pass; only their index is specified."""
-    out: list[Cell] = []
-    for request, offset in enumerate(block_offsets):
-        for index in indices(offset, block_size):
-            out.append(
-                Cell(
-                    request=request,
-                    index=index,
-                    column=text_column(index),
-                    index_rule="dllm_extend.indices",
-                    column_rule="dllm_extend.indices",
-                )
-            )
-    return tuple(out)
+    >>> list(dllm_extend.tokens(block_offset=8, block_size=4))
+    [8, 9, 10, 11]
+    """
+    return span(block_offset, block_size)

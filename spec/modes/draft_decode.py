@@ -1,59 +1,41 @@
-"""Draft decode: the draft model's own decode loop, num_steps - 1 forwards of topk branches per request.
+"""Draft decode: the draft model runs num_steps - 1 forwards of topk branches each (EAGLE, EAGLE3, NEXTN).
 
-The draft's input is shifted by one: the token at index i + 1 is fed at column i. So forward s (from 0) reads index
-seq_len + s for every branch, where seq_len counts committed tokens; positions advance in place between forwards.
+The draft's input is shifted: token i + 1 sits at column i, so forward 0 reads the first position after the committed
+tokens.
 
-    seq_len 9, topk 2   forward 0: 9 9   forward 1: 10 10   forward 2: 11 11
+    seq_len 9, topk 2, num_steps 3:   step 0: 9 9   step 1: 10 10
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Annotated
 
-from ropecheck.spec.history import Column, TokenIndex
-from ropecheck.spec.modes import decode
-from ropecheck.spec.modes.cells import Cell, Place
-from ropecheck.spec.rules import MROPE, SPECULATIVE, rule
+from ropecheck.spec.modes.declaration import RUNNING, CommittedLen, Step, Tokens, Whole, mode, repeated
+from ropecheck.spec.rules import SPECULATIVE
 
 
-@rule("draft_decode.forwards", source=SPECULATIVE)
 def forwards(num_steps: int) -> int:
-    """A draft of num_steps tokens must run num_steps - 1 decode forwards: the first token is already known."""
+    """Forwards of a draft of num_steps steps: the first step's tokens come from the draft extend before it."""
     return num_steps - 1
 
 
-@rule("draft_decode.width", source=SPECULATIVE, bugs=("vllm #52973",))
-def width(batch_size: int, topk: int) -> int:
-    """A draft forward must have batch x topk columns, request-major."""
-    return batch_size * topk
+@mode(
+    "draft_decode",
+    reads=RUNNING,
+    speculative=True,
+    given_indices=True,
+    draft=True,
+    forwards=forwards,
+    buffers=("graph", "frozen_kv"),
+    copies=(0, 1),
+    carries={"num_steps": Whole(2, 6)},
+    source=SPECULATIVE,
+    bugs={"table.past_table": ("vllm #54498",), "cost.text_only": ("sglang #20864",)},
+)
+def draft_decode(seq_len: CommittedLen, topk: Annotated[int, Whole(1, 4)], step: Step) -> Tokens:
+    """Draft forward `step` reads the token at seq_len + step once for each of the topk branches, request by request.
 
-
-@rule("draft_decode.indices", source=SPECULATIVE, bugs=("vllm #54498", "TensorRT-LLM #16024"))
-def index_of(seq_len: int, step: int) -> TokenIndex:
-    """Draft forward s must be given the index seq_len + s in each branch; every forward advances by exactly one."""
-    return TokenIndex(seq_len + step)
-
-
-@rule("draft_decode.delta_each_step", source=MROPE, bugs=("vllm #54498", "vllm #54555"))
-def media_column(place: Place, index: TokenIndex) -> Column:
-    """A drafted token of a request with media must sit at index + delta in every step, on all three rows.
-
-    The three rows advance together with the 1-D table.
+    >>> list(draft_decode.tokens(seq_len=9, topk=2, step=1))
+    [10, 10]
     """
-    return decode.media_column(place, index)
-
-
-@rule("draft_decode.text_only", source=MROPE)
-def text_only(index: TokenIndex, axes: int) -> Column:
-    """A drafted token of a request without media must have three equal rows, equal to its index, in every step."""
-    return decode.text_only(index, axes)
-
-
-def forward(places: Sequence[Place], seq_lens: Sequence[int], topk: int, step: int) -> tuple[Cell, ...]:
-    """The cells of draft forward `step` (from 0). seq_lens: committed tokens."""
-    out: list[Cell] = []
-    for request, (place, seq_len) in enumerate(zip(places, seq_lens, strict=True)):
-        index = index_of(seq_len, step)
-        for _branch in range(topk):
-            out.append(decode.cell("draft_decode", request, place, index, "indices", "delta_each_step"))
-    return tuple(out)
+    return repeated(seq_len + step, topk)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from ropecheck.spec.modes.cells import Cell
-from ropecheck.spec.rules import rule
+from ropecheck.spec.modes.declaration import NOBODY, Tokens, mode, span
 
 
-@rule("idle.no_columns", source="public interface: an idle rank computes nothing, and padding may widen it")
-def width() -> int:
-    """An idle batch must have both tables, of width 0: a [0] and a [3, 0] table, not a missing one.
+@mode(
+    "idle",
+    reads=NOBODY,
+    buffers=("dp",),
+    source="public interface: an idle rank computes nothing, and padding may widen it",
+)
+def idle() -> Tokens:
+    """An idle batch has no rows; both tables are there all the same, of width 0, so that padding has rows to widen.
 
-    Padding to the other ranks' size then has rows to widen.
+    >>> list(idle.tokens())
+    []
     """
-    return 0
-
-
-def forward() -> tuple[Cell, ...]:
-    """No cells."""
-    return ()
+    return span(0, 0)

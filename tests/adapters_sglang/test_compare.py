@@ -11,8 +11,8 @@ from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import plan
 from ropecheck.conformance.run.pool import COMPARATOR, COMPARE_BY
+from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.chosen import chosen
-from ropecheck.reference.operations import Scenario
 from tests.adapters_sglang.support import Worker
 
 pytestmark = pytest.mark.engine

@@ -9,8 +9,8 @@ import pytest
 
 from ropecheck.conformance.cli import app as cli
 from ropecheck.conformance.run import phases, session
+from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.targets import registry as targets
-from ropecheck.reference.operations import Scenario
 from tests.conformance.support import planted, stub_judge, stub_plan
 
 Run = Callable[..., int]

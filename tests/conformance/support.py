@@ -8,8 +8,9 @@ from pathlib import Path
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, TableView, Unrun
+from ropecheck.conformance.scenario.operations import Scenario
+from ropecheck.conformance.scenario.words import idle
 from ropecheck.conformance.targets.registry import Target
-from ropecheck.reference.operations import Idle, Scenario
 from tests.conformance.planted_worker import SUITE_BUG
 
 RULE = "decode.delta_applies_once"
@@ -18,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 def scenario(*codes: int, name: str = "") -> Scenario:
     """A scenario of one operation per code; further zeros at the end make it another scenario."""
-    return Scenario(name=name or "codes " + " ".join(map(str, codes)), ops=tuple(Idle(code) for code in codes))
+    return Scenario(name=name or "codes " + " ".join(map(str, codes)), ops=tuple(idle(code) for code in codes))
 
 
 def planted(how: str = "well") -> Target:

@@ -15,7 +15,7 @@ import pytest
 
 from ropecheck.conformance.cli import app as cli
 from ropecheck.conformance.run import phases, session
-from ropecheck.reference.operations import Scenario
+from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.spec.history import OutOfDomain
 from ropecheck.spec.rules import all_rules
 from tests.conformance import planted_worker as how

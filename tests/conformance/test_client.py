@@ -11,8 +11,8 @@ import msgspec
 from ropecheck.adapters import protocol
 from ropecheck.conformance.run.client import Process
 from ropecheck.conformance.run.inflight import Slot
+from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.targets.registry import Target
-from ropecheck.reference.operations import Scenario
 from tests.conformance.support import ROOT, scenario
 
 ANSWERS_AND_LEAVES = """

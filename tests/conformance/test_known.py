@@ -13,8 +13,8 @@ from ropecheck.conformance.cli import app as cli
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.judge.outcome import Outcome, Unrun
 from ropecheck.conformance.known import failures as known
+from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.store.files import Stored, pretty, read_stored
-from ropecheck.reference.operations import Scenario
 from tests.conformance import planted_worker as how
 from tests.conformance.conftest import Run
 from tests.conformance.support import RULE, failure, scenario

@@ -15,8 +15,8 @@ from ropecheck.conformance.errors import GaveUp
 from ropecheck.conformance.judge.outcome import Unrun
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.seat import Limits
+from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.targets.registry import Target
-from ropecheck.reference.operations import Scenario
 from tests.conformance import planted_worker as how
 from tests.conformance.support import StubPlan, planted, scenario, stub_plan
 

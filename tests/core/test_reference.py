@@ -6,26 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ropecheck.reference.batches import Batch, Expected
+from ropecheck.spec.modes.cells import Cell, Place
 
+from ropecheck.conformance.scenario.legal import refuse_nonsense
+from ropecheck.conformance.scenario.lifecycle import apply
+from ropecheck.conformance.scenario.operations import Operation, Scenario, Submit
+from ropecheck.conformance.scenario.words import decode, draft, draft_extend, extend, mixed, verify, window
 from ropecheck.conformance.scenarios.chosen import chosen
 from ropecheck.conformance.scenarios.exhaustive import sweep
 from ropecheck.conformance.scenarios.random import histories, scenarios
 from ropecheck.reference import compose
-from ropecheck.reference.batches import Batch, Expected
-from ropecheck.reference.legal import refuse_nonsense
-from ropecheck.reference.lifecycle import apply
-from ropecheck.reference.operations import (
-    Decode,
-    Draft,
-    DraftExtend,
-    Extend,
-    Mixed,
-    Operation,
-    Scenario,
-    Submit,
-    Verify,
-    Window,
-)
 from ropecheck.reference.requests import Request, State
 from ropecheck.reference.timeline import timeline
 from ropecheck.spec.families import family
@@ -43,7 +34,6 @@ from ropecheck.spec.modes import (
     split_prefill,
     target_verify,
 )
-from ropecheck.spec.modes.cells import Cell, Place
 
 
 def place(state: State, request: Request) -> Place:
@@ -154,18 +144,18 @@ IMAGE: History = (text(2), image(1, 4, 6))
 @pytest.mark.parametrize(
     ("ops", "reason"),
     [
-        ((Decode((0,)),), "does not exist"),
-        ((Submit(0, IMAGE), Decode((0,))), "is waiting"),
+        ((decode((0,)),), "does not exist"),
+        ((Submit(0, IMAGE), decode((0,))), "is waiting"),
         ((Submit(0, IMAGE), Submit(0, IMAGE)), "exists already"),
         ((Submit(0, ()),), "empty prompt"),
-        ((Submit(0, IMAGE), Extend((Window(0, 9),))), "8 left"),
-        ((Submit(0, IMAGE), Extend((Window(0, hit=8),))), "a hit leaves"),
-        ((Submit(0, IMAGE), Extend((Window(0), Window(0)))), "twice"),
-        ((Submit(0, IMAGE), Submit(1, IMAGE), Extend((Window(0, 2), Window(1, 2)))), "one at a time"),
-        ((Submit(0, IMAGE), Extend((Window(0),)), Verify((0,), ((1,),))), "parents come first"),
-        ((Submit(0, IMAGE), Mixed((Window(0),), ())), "needs a window and a decoding request"),
-        ((Submit(0, IMAGE), Extend((Window(0),)), Draft((0,), 2, pad="graph")), "short of the live columns"),
-        ((Submit(0, IMAGE), Extend((Window(0),)), Verify((0,), ((),), ragged=True, pad="dp")), "to its tier"),
+        ((Submit(0, IMAGE), extend((window(0, 9),))), "8 left"),
+        ((Submit(0, IMAGE), extend((window(0, hit=8),))), "a hit leaves"),
+        ((Submit(0, IMAGE), extend((window(0), window(0)))), "twice"),
+        ((Submit(0, IMAGE), Submit(1, IMAGE), extend((window(0, 2), window(1, 2)))), "one at a time"),
+        ((Submit(0, IMAGE), extend((window(0),)), verify((0,), ((1,),))), "parents come first"),
+        ((Submit(0, IMAGE), mixed((window(0),), ())), "needs a window and a decoding request"),
+        ((Submit(0, IMAGE), extend((window(0),)), draft((0,), 2, buffer="graph")), "short of the live columns"),
+        ((Submit(0, IMAGE), extend((window(0),)), verify((0,), ((),), buffer="dp")), "to its tier"),
     ],
 )
 def test_states_that_no_request_leads_to_are_refused(ops: tuple[Operation, ...], reason: str) -> None:
@@ -178,11 +168,11 @@ def test_states_that_no_request_leads_to_are_refused(ops: tuple[Operation, ...],
 @pytest.mark.parametrize(
     "op",
     [
-        Draft((0,), 2, pad="dp", pad_batch=1),
-        Draft((0,), 2, pad="multi_layer", pad_batch=1),
-        DraftExtend((0,), 2, pad="frozen_kv", pad_batch=1),
-        Decode((0,), pad="frozen_kv", pad_batch=1),
-        Extend((Window(0),), pad="graph", pad_tokens=9),
+        draft((0,), 2, buffer="dp", buffer_rows=1),
+        draft((0,), 2, buffer="multi_layer", buffer_rows=1),
+        draft_extend((0,), 2, buffer="frozen_kv", buffer_rows=1),
+        decode((0,), buffer="frozen_kv", buffer_rows=1),
+        extend((window(0),), buffer="graph", buffer_tokens=9),
     ],
 )
 def test_a_buffer_that_the_forward_is_never_loaded_into_is_refused(op: Operation) -> None:

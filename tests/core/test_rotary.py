@@ -18,6 +18,9 @@ from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.plan.rotary import RotaryCheck, heads
+from ropecheck.conformance.scenario.lifecycle import apply
+from ropecheck.conformance.scenario.operations import Abort, Operation, Rotate, Scenario, Submit
+from ropecheck.conformance.scenario.words import decode
 from ropecheck.conformance.scenarios.chosen import rotary as rotations
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, running, scenario
 from ropecheck.conformance.scenarios.random import shrink
@@ -25,8 +28,6 @@ from ropecheck.conformance.selftest.mutants import MUTANTS
 from ropecheck.conformance.selftest.reference_engine import ReferenceEngine, tensor
 from ropecheck.conformance.selftest.reference_worker import answer
 from ropecheck.conformance.store.files import pretty, read_scenario
-from ropecheck.reference.lifecycle import apply
-from ropecheck.reference.operations import Abort, Decode, Operation, Rotate, Scenario, Submit
 from ropecheck.reference.requests import State
 from ropecheck.reference.rotary import LAYOUTS, LONGEST, MOST, axes, rotated
 from ropecheck.spec import rotary as rules
@@ -88,7 +89,7 @@ def test_each_device_takes_the_methods_that_it_has() -> None:
 
 
 def test_the_table_is_that_of_the_history_so_far() -> None:
-    after = scenario("after", "", running(PROMPTS["two images"]), Decode((0,)), Rotate(0))
+    after = scenario("after", "", running(PROMPTS["two images"]), decode((0,)), Rotate(0))
     (before,), (later,) = checks(plan(PICTURES)), checks(plan(after))
     width = before.table.shape[1]
     assert later.table.shape == (3, width + 2)  # the prefill and the decode emitted one token each
@@ -231,7 +232,7 @@ def test_the_kernels_fault_is_not_the_tensor_versions() -> None:
 
 def test_a_fault_shrinks_to_a_rotation_of_one_run() -> None:
     make = MUTANTS["rotary backwards"].make
-    large = scenario("large", "", running(PROMPTS["two images"], PROMPTS["text"]), Decode((1, 0)), Rotate(0), Rotate(1))
+    large = scenario("large", "", running(PROMPTS["two images"], PROMPTS["text"]), decode((1, 0)), Rotate(0), Rotate(1))
     key = ("rotary.rotation", "rotary", "turned backwards")
     small, failure = shrink(large, key, lambda candidate: outcome(candidate, make))
     assert failure is not None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from ropecheck.conformance.scenario.operations import Scenario, Submit
+from ropecheck.conformance.scenario.words import decode, draft, extend, mixed, window
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, running, scenario, spec_round
 from ropecheck.conformance.scenarios.random import random_scenarios, shrink, stateful_scenarios
 from ropecheck.conformance.scenarios.random.shrink import candidates, without_request
 from ropecheck.conformance.selftest.mutants import MUTANTS
-from ropecheck.reference.operations import Decode, Draft, Extend, Mixed, Scenario, Submit, Window
 from tests.core.support import outcome
 
 
@@ -18,10 +19,10 @@ def big() -> Scenario:
         "big",
         "",
         running(PROMPTS["two images"], PROMPTS["text"], PROMPTS["long video"], PROMPTS["image"]),
-        Decode((0, 1, 2, 3)),
+        decode((0, 1, 2, 3)),
         spec_round((0, 2), 3, (2, 1), path="direct"),
-        Decode((3, 1)),
-        Decode((0, 2)),
+        decode((3, 1)),
+        decode((0, 2)),
     )
 
 
@@ -50,9 +51,9 @@ def test_a_draft_graphs_stale_padding_shrinks_to_two_loads() -> None:
         "graph",
         "",
         running(PROMPTS["image"], PROMPTS["text"], PROMPTS["video"]),
-        Draft((0, 1, 2), num_steps=4, topk=2, pad="graph", pad_batch=6),
-        Decode((0, 2), pad="graph", pad_batch=3),
-        Draft((1,), num_steps=4, topk=2, pad="graph", pad_batch=6),
+        draft((0, 1, 2), num_steps=4, topk=2, buffer="graph", buffer_rows=6),
+        decode((0, 2), buffer="graph", buffer_rows=3),
+        draft((1,), num_steps=4, topk=2, buffer="graph", buffer_rows=6),
     )
     small, failure = shrink(start, key, lambda candidate: outcome(candidate, make))
     assert failure is not None and failure.label == "padded"
@@ -67,9 +68,9 @@ def test_nothing_shrinks_without_the_failure() -> None:
 
 
 def test_a_request_is_taken_out_of_every_operation() -> None:
-    mixed = Mixed((Window(1),), (0,))
-    assert without_request(mixed, 0) == Extend((Window(1),))
-    assert without_request(mixed, 1) == Decode((0,))
+    mixed = mixed((window(1),), (0,))
+    assert without_request(mixed, 0) == extend((window(1),))
+    assert without_request(mixed, 1) == decode((0,))
     assert without_request(Submit(0, PROMPTS["text"]), 0) is None
     assert all(candidate.id != big().id for candidate in candidates(big()))
 

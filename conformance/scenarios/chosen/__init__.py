@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.chosen import (
     arrivals,
     costs,
@@ -13,7 +14,6 @@ from ropecheck.conformance.scenarios.chosen import (
     streaming,
 )
 from ropecheck.conformance.scenarios.chosen import rotary as rotations
-from ropecheck.reference.operations import Scenario
 
 MODULES = (prefill, arrivals, speculation, sessions, streaming, retractions, graphs, costs, rotations)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ropecheck.conformance.scenario.operations import MeasureCost, Scenario
+from ropecheck.conformance.scenario.words import decode, draft, draft_extend, verify
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, chain, running, scenario
-from ropecheck.reference.operations import Decode, Draft, DraftExtend, MeasureCost, Scenario, Verify
 
 
 def scenarios() -> list[Scenario]:
@@ -16,11 +17,11 @@ def scenarios() -> list[Scenario]:
                 f"copies, {name}",
                 "What each speculative forward copies from the host.",
                 start,
-                MeasureCost(Verify(reqs, tuple(chain(4) for _ in reqs), path="direct")),
-                MeasureCost(Draft(reqs, num_steps=2, path="direct")),
-                MeasureCost(DraftExtend(reqs, 4, host_lengths=False, path="direct")),
-                MeasureCost(DraftExtend(reqs, 4, host_lengths=True, path="direct")),
-                MeasureCost(Decode(reqs)),
+                MeasureCost(verify(reqs, tuple(chain(4) for _ in reqs), path="direct")),
+                MeasureCost(draft(reqs, num_steps=2, path="direct")),
+                MeasureCost(draft_extend(reqs, 4, host_lengths=False, path="direct")),
+                MeasureCost(draft_extend(reqs, 4, host_lengths=True, path="direct")),
+                MeasureCost(decode(reqs)),
             )
         )
     return out

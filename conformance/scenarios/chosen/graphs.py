@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ropecheck.conformance.scenario.operations import Operation, Scenario
+from ropecheck.conformance.scenario.words import decode, draft, draft_extend, verify
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, chain, running, scenario
-from ropecheck.reference.operations import Decode, Draft, DraftExtend, Operation, Scenario, Verify
 
 RUNNERS = {
     "draft": ("graph", ""),
@@ -25,62 +26,62 @@ def _target() -> list[Scenario]:
             "graph decode, padded",
             "Three requests in a graph of four.",
             many,
-            Decode((0, 1, 2), pad="graph", pad_batch=4),
+            decode((0, 1, 2), buffer="graph", buffer_rows=4),
         ),
         scenario(
             "graph decode, small after large",
             "Nothing of the larger batch is left in the padding.",
             many,
-            Decode((0, 1, 2, 3), pad="graph", pad_batch=4),
-            Decode((3,), pad="graph", pad_batch=4),
+            decode((0, 1, 2, 3), buffer="graph", buffer_rows=4),
+            decode((3,), buffer="graph", buffer_rows=4),
         ),
         scenario(
             "graph decode, text after media",
             "A text-only batch after one with media.",
             many,
-            Decode((0, 1), pad="graph", pad_batch=4),
-            Decode((2,), pad="graph", pad_batch=4),
+            decode((0, 1), buffer="graph", buffer_rows=4),
+            decode((2,), buffer="graph", buffer_rows=4),
         ),
         scenario(
             "graph verify, padded",
             "Verify of two requests in a graph of four.",
             many,
-            Verify((0, 2), (chain(3), chain(3)), path="direct", pad="graph", pad_batch=4),
+            verify((0, 2), (chain(3), chain(3)), path="direct", buffer="graph", buffer_rows=4),
         ),
         scenario(
             "data-parallel decode, padded",
             "Padded to a busier rank's batch.",
             many,
-            Decode((0, 2), pad="dp", pad_batch=4),
+            decode((0, 2), buffer="dp", buffer_rows=4),
         ),
         scenario(
             "data-parallel decode of text, padded",
             "Text-only batches have three rows to pad as well.",
             many,
-            Decode((2,), pad="dp", pad_batch=3),
+            decode((2,), buffer="dp", buffer_rows=3),
         ),
         scenario(
             "graph verify, small after large",
             "Nothing of the larger tree batch is left in the padding.",
             many,
-            Verify((0, 1, 3), (chain(4), chain(4), chain(4)), pad="graph", pad_batch=4),
-            Verify((1,), (chain(4),), pad="graph", pad_batch=4),
-            Verify((2,), (chain(4),), pad="graph", pad_batch=2),
+            verify((0, 1, 3), (chain(4), chain(4), chain(4)), buffer="graph", buffer_rows=4),
+            verify((1,), (chain(4),), buffer="graph", buffer_rows=4),
+            verify((2,), (chain(4),), buffer="graph", buffer_rows=2),
         ),
         scenario(
             "graph decode and verify, exactly full",
             "A batch of the captured size has no padding, after a padded one and before one.",
             many,
-            Decode((0, 1), pad="graph", pad_batch=4),
-            Decode((0, 1, 2, 3), pad="graph", pad_batch=4),
-            Verify((0, 1, 2, 3), tuple(chain(2) for _ in range(4)), pad="graph", pad_batch=4),
-            Decode((2,), pad="graph", pad_batch=4),
+            decode((0, 1), buffer="graph", buffer_rows=4),
+            decode((0, 1, 2, 3), buffer="graph", buffer_rows=4),
+            verify((0, 1, 2, 3), tuple(chain(2) for _ in range(4)), buffer="graph", buffer_rows=4),
+            decode((2,), buffer="graph", buffer_rows=4),
         ),
         scenario(
             "data-parallel verify, padded",
             "Every rank verifies as many requests as the busiest.",
             many,
-            Verify((0, 2), (chain(3), chain(3)), pad="dp", pad_batch=4),
+            verify((0, 2), (chain(3), chain(3)), buffer="dp", buffer_rows=4),
         ),
     ]
 
@@ -94,10 +95,10 @@ def _drafts() -> list[Scenario]:
         def load(
             *reqs: int, size: int = 4, topk: int = 1, path: str = "caller", pads: tuple[str, str] = pads
         ) -> Operation:
-            draft, extend = pads
-            if draft:
-                return Draft(reqs, num_steps=3, topk=topk, path=path, pad=draft, pad_batch=size)
-            return DraftExtend(reqs, 4, path=path, pad=extend, pad_batch=size)
+            of_draft, of_extend = pads
+            if of_draft:
+                return draft(reqs, num_steps=3, topk=topk, path=path, buffer=of_draft, buffer_rows=size)
+            return draft_extend(reqs, 4, path=path, buffer=of_extend, buffer_rows=size)
 
         out += [
             scenario(f"graph {name}, padded", "Two requests in a graph of four.", many, load(0, 2)),

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ropecheck.conformance.scenarios.chosen.script import PROMPTS, chain, media, prefill, replies, scenario
-from ropecheck.conformance.scenarios.chosen.script import TALL as SECOND_IMAGE
-from ropecheck.reference.operations import (
+from ropecheck.conformance.scenario.operations import (
     Abort,
     Accept,
-    Decode,
-    Draft,
-    DraftExtend,
-    Extend,
     Finish,
     Law,
     Open,
@@ -22,9 +16,10 @@ from ropecheck.reference.operations import (
     Scenario,
     Submit,
     Turn,
-    Verify,
-    Window,
 )
+from ropecheck.conformance.scenario.words import decode, draft, draft_extend, extend, verify, window
+from ropecheck.conformance.scenarios.chosen.script import PROMPTS, chain, media, prefill, replies, scenario
+from ropecheck.conformance.scenarios.chosen.script import TALL as SECOND_IMAGE
 from ropecheck.reference.timeline import token_count
 from ropecheck.spec.history import History, text
 
@@ -70,9 +65,9 @@ def _cuts(name: str, prompt: History) -> Iterator[Scenario]:
             Submit(0, prompt),
             Submit(1, prompt),
             prefill(0),
-            Extend((Window(1, cut),)),
+            extend((window(1, cut),)),
             prefill(1),
-            Decode((0, 1)),
+            decode((0, 1)),
         )
     if length > 3:
         yield instance(
@@ -81,8 +76,8 @@ def _cuts(name: str, prompt: History) -> Iterator[Scenario]:
             (two("extend_composes", (1, (3, 4)), (0, (2,))),),
             Submit(0, prompt),
             Submit(1, prompt),
-            Extend((Window(0, hit=1),)),
-            Extend((Window(1, 1, hit=1),)),
+            extend((window(0, hit=1),)),
+            extend((window(1, 1, hit=1),)),
             prefill(1),
         )
 
@@ -104,13 +99,13 @@ def _speculation(name: str, prompt: History) -> Scenario:
         Submit(0, prompt),
         Submit(1, prompt),
         prefill(0, 1),
-        Verify((0,), (chain(4),), path="direct"),
-        DraftExtend((0,), 4, path="direct"),
-        Draft((0,), num_steps=4),
-        *(Decode((0,)) for _ in range(4)),
-        Verify((1,), (chain(3),), path="direct"),
+        verify((0,), (chain(4),), path="direct"),
+        draft_extend((0,), 4, path="direct"),
+        draft((0,), num_steps=4),
+        *(decode((0,)) for _ in range(4)),
+        verify((1,), (chain(3),), path="direct"),
         Accept(1, 2),
-        Verify((1,), (chain(3),), path="direct"),
+        verify((1,), (chain(3),), path="direct"),
     )
 
 
@@ -123,12 +118,12 @@ def _retraction(name: str, prompt: History) -> Scenario:
         Submit(0, prompt),
         Submit(1, prompt),
         prefill(0, 1),
-        Decode((0, 1)),
-        Decode((0, 1)),
-        Decode((0,)),
+        decode((0, 1)),
+        decode((0, 1)),
+        decode((0,)),
         Retract(1),
         prefill(1),
-        Decode((1,)),
+        decode((1,)),
     )
 
 
@@ -145,10 +140,10 @@ def _sessions(name: str, first: History) -> Iterator[Scenario]:
             *start,
             Turn(0, 1, second, 0),
             prefill(1),
-            Decode((1,)),
+            decode((1,)),
             Submit(2, whole),
             prefill(2),
-            Decode((2,)),
+            decode((2,)),
         )
         yield instance(
             f"law: {name} branches to {what}",
@@ -161,11 +156,11 @@ def _sessions(name: str, first: History) -> Iterator[Scenario]:
             Abort(2),
             Turn(0, 3, second, 0),
             prefill(3),
-            Decode((1,)),
-            Decode((3, 1)),
+            decode((1,)),
+            decode((3, 1)),
             Submit(4, whole),
             prefill(4),
-            Decode((4,)),
+            decode((4,)),
         )
 
 
@@ -181,10 +176,10 @@ def _batches(one: str, other: str) -> Iterator[Scenario]:
         *arrivals,
         prefill(0, 1),
         prefill(3, 2),
-        Decode((0, 1)),
-        Decode((3, 2)),
-        Verify((0, 1), trees, topk=2, path="direct"),
-        Verify((3, 2), tuple(reversed(trees)), topk=2, path="direct"),
+        decode((0, 1)),
+        decode((3, 2)),
+        verify((0, 1), trees, topk=2, path="direct"),
+        verify((3, 2), tuple(reversed(trees)), topk=2, path="direct"),
     )
     yield instance(
         f"law: {one} and {other}, alone",
@@ -194,7 +189,7 @@ def _batches(one: str, other: str) -> Iterator[Scenario]:
         prefill(0, 1),
         prefill(2),
         prefill(3),
-        Decode((0, 1)),
-        Decode((2,)),
-        Decode((3,)),
+        decode((0, 1)),
+        decode((2,)),
+        decode((3,)),
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ropecheck.conformance.scenario.operations import Retract, Scenario
+from ropecheck.conformance.scenario.words import decode, extend, mixed, window
 from ropecheck.conformance.scenarios.chosen.script import CLIP, PROMPTS, TALL, WIDE, prefill, running, scenario, submit
-from ropecheck.reference.operations import Decode, Extend, Mixed, Retract, Scenario, Window
 from ropecheck.spec.history import Run, text, video
 
 
@@ -15,9 +16,9 @@ def scenarios() -> list[Scenario]:
                 f"extend and decode, {name}",
                 "One request alone: its whole prompt, then three decodes.",
                 running(prompt),
-                Decode((0,)),
-                Decode((0,)),
-                Decode((0,)),
+                decode((0,)),
+                decode((0,)),
+                decode((0,)),
             )
         )
     out += _chunks()
@@ -44,9 +45,9 @@ def _chunks() -> list[Scenario]:
                 f"chunk cut {where}",
                 "A cut changes which columns are read, never their values.",
                 submit(prompt),
-                Extend((Window(0, cut),)),
+                extend((window(0, cut),)),
                 prefill(0),
-                Decode((0,)),
+                decode((0,)),
             )
         )
     out.append(
@@ -54,9 +55,9 @@ def _chunks() -> list[Scenario]:
             "chunks of one token",
             "Every cut at once: each column is read alone.",
             submit(PROMPTS["image"]),
-            [Extend((Window(0, 1),)) for _ in range(10)],
+            [extend((window(0, 1),)) for _ in range(10)],
             prefill(0),
-            Decode((0,)),
+            decode((0,)),
         )
     )
     out.append(
@@ -64,10 +65,10 @@ def _chunks() -> list[Scenario]:
             "chunks through a video",
             "Each later chunk starts at another place of the video's block.",
             submit((text(1), CLIP, text(2))),
-            Extend((Window(0, 4),)),
-            Extend((Window(0, 7),)),
+            extend((window(0, 4),)),
+            extend((window(0, 7),)),
             prefill(0),
-            Decode((0,)),
+            decode((0,)),
         )
     )
     out.append(
@@ -75,9 +76,9 @@ def _chunks() -> list[Scenario]:
             "a chunk beside whole prompts",
             "One request is cut short while two others fit.",
             submit(PROMPTS["image"], PROMPTS["text"], PROMPTS["video"]),
-            Extend((Window(0), Window(1), Window(2, 6))),
+            extend((window(0), window(1), window(2, 6))),
             prefill(2),
-            Decode((0, 1, 2)),
+            decode((0, 1, 2)),
         )
     )
     return out
@@ -97,8 +98,8 @@ def _hits() -> list[Scenario]:
                 f"prefix hit {where}",
                 "The first uncached token's column depends on media inside the cached prefix.",
                 submit(PROMPTS["image"]),
-                Extend((Window(0, hit=hit),)),
-                Decode((0,)),
+                extend((window(0, hit=hit),)),
+                decode((0,)),
             )
         )
     out.append(
@@ -106,9 +107,9 @@ def _hits() -> list[Scenario]:
             "prefix hit, then chunks",
             "The rest after a hit is itself cut, inside the second image.",
             submit(PROMPTS["two images"]),
-            Extend((Window(0, 7, hit=4),)),
+            extend((window(0, 7, hit=4),)),
             prefill(0),
-            Decode((0,)),
+            decode((0,)),
         )
     )
     out.append(
@@ -116,8 +117,8 @@ def _hits() -> list[Scenario]:
             "prefix hits of unequal length",
             "Two requests with one prompt but different cached parts, and a text request.",
             submit(PROMPTS["image"], PROMPTS["image"], PROMPTS["text"]),
-            Extend((Window(0, hit=3), Window(1, hit=9), Window(2, hit=2))),
-            Decode((0, 1, 2)),
+            extend((window(0, hit=3), window(1, hit=9), window(2, hit=2))),
+            decode((0, 1, 2)),
         )
     )
     return out
@@ -130,82 +131,82 @@ def _batches() -> list[Scenario]:
             "every prompt in one batch",
             "Unequal deltas and text in one extend, then one decode.",
             running(*PROMPTS.values()),
-            Decode(tuple(range(len(names)))),
+            decode(tuple(range(len(names)))),
         ),
         scenario(
             "every prompt in one batch, reversed",
             "The same batch in another order.",
             running(*reversed(list(PROMPTS.values()))),
-            Decode(tuple(range(len(names)))),
+            decode(tuple(range(len(names)))),
         ),
         scenario(
             "decode beside a neighbour of another delta",
             "Each row gets its own delta; text rows none.",
             running(PROMPTS["text"], PROMPTS["image"], PROMPTS["long video"]),
-            Decode((0, 1, 2)),
-            Decode((2, 0)),
-            Decode((1,)),
-            Decode((1, 2, 0)),
+            decode((0, 1, 2)),
+            decode((2, 0)),
+            decode((1,)),
+            decode((1, 2, 0)),
         ),
         scenario(
             "decode of many text requests",
             "The text-only path of a multimodal model.",
             running(*((text(n),) for n in (1, 2, 3, 7))),
-            Decode((0, 1, 2, 3)),
-            Decode((3, 1)),
+            decode((0, 1, 2, 3)),
+            decode((3, 1)),
         ),
         scenario(
             "a prompt of one token",
             "The shortest window.",
             running((text(1),)),
-            Decode((0,)),
+            decode((0,)),
         ),
         scenario(
             "1-D extend kernel",
             "The engine's Triton kernel for the 1-D table, interpreted on a CPU.",
             submit(PROMPTS["image"], PROMPTS["text"]),
-            Extend((Window(0, hit=3), Window(1)), kernel=True),
+            extend((window(0, hit=3), window(1)), kernel=True),
         ),
         scenario(
             "1-D extend kernel across blocks",
             "Windows longer than the kernel's block of 512.",
             submit((text(1025),), (text(513),), (text(1),)),
-            Extend((Window(0, hit=512), Window(1), Window(2)), kernel=True),
+            extend((window(0, hit=512), window(1), window(2)), kernel=True),
         ),
         scenario(
             "split prefill",
             "Windows of a split prefill are those of extend.",
             submit(PROMPTS["image"], PROMPTS["text"]),
-            Extend((Window(0, hit=4), Window(1)), split=True),
+            extend((window(0, hit=4), window(1)), mode="split_prefill"),
         ),
         scenario(
             "split prefill in chunks, after a retraction",
             "Unequal deltas, a chunk, and outputs prefilled again.",
             submit(PROMPTS["image"], PROMPTS["video"]),
-            Extend((Window(0, 5), Window(1)), split=True),
-            Extend((Window(0),), split=True),
-            Decode((0, 1)),
+            extend((window(0, 5), window(1)), mode="split_prefill"),
+            extend((window(0),), mode="split_prefill"),
+            decode((0, 1)),
             Retract(0),
-            Extend((Window(0, hit=11),), split=True),
+            extend((window(0, hit=11),), mode="split_prefill"),
         ),
         scenario(
             "split prefill of text",
             "Split prefill without media.",
             submit((text(4),)),
-            Extend((Window(0),), split=True),
+            extend((window(0),), mode="split_prefill"),
         ),
         scenario(
             "qwen2.5 video with fractional intervals",
             "Time steps of 1.5 seconds at two tokens a second.",
             running((text(2), _timed(4, 1.5), text(2))),
-            Decode((0,)),
+            decode((0,)),
             family="qwen2_5_vl",
         ),
         scenario(
             "qwen2.5 video with half-second intervals",
             "Frames share a position on the time axis pairwise or not at all.",
             running((text(1), _timed(5, 0.25), text(1)), (text(3), _timed(2, 4.0))),
-            Decode((0, 1)),
+            decode((0, 1)),
             family="qwen2_5_vl",
         ),
     ]
@@ -218,51 +219,51 @@ def _mixed() -> list[Scenario]:
             "A window inside the image, decodes with and without media.",
             submit(PROMPTS["image"], PROMPTS["text"], (text(1), TALL, WIDE)),
             prefill(0, 1),
-            Mixed((Window(2, 5),), (0, 1)),
-            Mixed((Window(2),), (1, 0)),
-            Decode((0, 1, 2)),
+            mixed((window(2, 5),), (0, 1)),
+            mixed((window(2),), (1, 0)),
+            decode((0, 1, 2)),
         ),
         scenario(
             "mixed, text chunk beside a media decode",
             "Only the decoding row has a delta.",
             submit(PROMPTS["video"], (text(6),)),
             prefill(0),
-            Mixed((Window(1, 3),), (0,)),
-            Mixed((Window(1),), (0,)),
-            Decode((0, 1)),
+            mixed((window(1, 3),), (0,)),
+            mixed((window(1),), (0,)),
+            decode((0, 1)),
         ),
         scenario(
             "mixed, media chunk beside a text decode",
             "Only the window has media.",
             submit(PROMPTS["text"], PROMPTS["image"]),
             prefill(0),
-            Mixed((Window(1, 6),), (0,)),
-            Mixed((Window(1),), (0,)),
+            mixed((window(1, 6),), (0,)),
+            mixed((window(1),), (0,)),
         ),
         scenario(
             "mixed, text only",
             "No media at all.",
             submit((text(3),), (text(4),)),
             prefill(0),
-            Mixed((Window(1, 2),), (0,)),
-            Mixed((Window(1),), (0,)),
+            mixed((window(1, 2),), (0,)),
+            mixed((window(1),), (0,)),
         ),
         scenario(
             "mixed, prefix hit inside the image",
             "The window starts inside the image.",
             submit(PROMPTS["text"], PROMPTS["image"]),
             prefill(0),
-            Mixed((Window(1, hit=5),), (0,)),
-            Decode((1, 0)),
+            mixed((window(1, hit=5),), (0,)),
+            decode((1, 0)),
         ),
         scenario(
             "mixed, several windows and decodes",
             "Unequal deltas on both sides.",
             submit(PROMPTS["image"], PROMPTS["long video"], PROMPTS["two images"], PROMPTS["text"]),
             prefill(0, 1),
-            Mixed((Window(3), Window(2, 9)), (1, 0)),
-            Mixed((Window(2),), (0, 3, 1)),
-            Decode((0, 1, 2, 3)),
+            mixed((window(3), window(2, 9)), (1, 0)),
+            mixed((window(2),), (0, 3, 1)),
+            decode((0, 1, 2, 3)),
         ),
     ]
 

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
+from ropecheck.conformance.scenario.operations import Finish, Open, Reschedule, Retract, Scenario, Turn
+from ropecheck.conformance.scenario.words import decode, draft_extend, extend, mixed, verify, window
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, WIDE, chain, prefill, replies, running, scenario
 from ropecheck.conformance.scenarios.chosen.sessions import FIRST, SECOND, opened, turn
-from ropecheck.reference.operations import (
-    Decode,
-    DraftExtend,
-    Extend,
-    Finish,
-    Mixed,
-    Open,
-    Reschedule,
-    Retract,
-    Scenario,
-    Turn,
-    Verify,
-    Window,
-)
 from ropecheck.spec.history import text
 
 
@@ -32,8 +20,8 @@ def scenarios() -> list[Scenario]:
                 replies(0, 3),
                 Retract(0),
                 prefill(0),
-                Decode((0,)),
-                Decode((0,)),
+                decode((0,)),
+                decode((0,)),
             )
         )
         out.append(
@@ -44,10 +32,10 @@ def scenarios() -> list[Scenario]:
                 replies(0, 2),
                 Retract(0),
                 prefill(0),
-                Decode((0,)),
+                decode((0,)),
                 Retract(0),
                 prefill(0),
-                Decode((0,)),
+                decode((0,)),
             )
         )
     for name in ("image", "image last"):
@@ -60,7 +48,7 @@ def scenarios() -> list[Scenario]:
                 Retract(0),
                 Reschedule(0, refusals=2),
                 prefill(0),
-                Decode((0,)),
+                decode((0,)),
             )
         )
         out.append(
@@ -70,10 +58,10 @@ def scenarios() -> list[Scenario]:
                 running(PROMPTS[name]),
                 replies(0, 4),
                 Retract(0),
-                Extend((Window(0, 10),)),
-                Extend((Window(0, 2),)),
+                extend((window(0, 10),)),
+                extend((window(0, 2),)),
                 prefill(0),
-                Decode((0,)),
+                decode((0,)),
             )
         )
         out.append(
@@ -83,8 +71,8 @@ def scenarios() -> list[Scenario]:
                 running(PROMPTS[name]),
                 replies(0, 4),
                 Retract(0),
-                Extend((Window(0, hit=10),)),
-                Decode((0,)),
+                extend((window(0, hit=10),)),
+                decode((0,)),
             )
         )
         out.append(
@@ -95,8 +83,8 @@ def scenarios() -> list[Scenario]:
                 replies(0, 3),
                 Retract(0),
                 prefill(0),
-                Verify((0,), (chain(4),), path="direct"),
-                DraftExtend((0,), 4, path="direct"),
+                verify((0,), (chain(4),), path="direct"),
+                draft_extend((0,), 4, path="direct"),
             )
         )
     out.append(
@@ -104,12 +92,12 @@ def scenarios() -> list[Scenario]:
             "retract one of a batch",
             "The others go on, and meet it again in a mixed batch.",
             running(PROMPTS["image"], PROMPTS["text"], PROMPTS["video"]),
-            Decode((0, 1, 2)),
+            decode((0, 1, 2)),
             Retract(2),
-            Decode((0, 1)),
-            Mixed((Window(2, 12),), (0, 1)),
-            Mixed((Window(2),), (0, 1)),
-            Decode((0, 1, 2)),
+            decode((0, 1)),
+            mixed((window(2, 12),), (0, 1)),
+            mixed((window(2),), (0, 1)),
+            decode((0, 1, 2)),
         )
     )
     out.append(
@@ -122,7 +110,7 @@ def scenarios() -> list[Scenario]:
             replies(1, 3),
             Retract(1),
             prefill(1),
-            Decode((1,)),
+            decode((1,)),
         )
     )
     out.append(
@@ -135,7 +123,7 @@ def scenarios() -> list[Scenario]:
             replies(1, 3),
             Retract(1),
             prefill(1),
-            Decode((1,)),
+            decode((1,)),
         )
     )
     out.append(
@@ -150,7 +138,7 @@ def scenarios() -> list[Scenario]:
             prefill(1),
             turn(2, SECOND["image"], 0),
             prefill(2),
-            Decode((1, 2)),
+            decode((1, 2)),
         )
     )
     out.append(
@@ -163,11 +151,11 @@ def scenarios() -> list[Scenario]:
             replies(0, 3),
             Retract(0),
             prefill(0),
-            Decode((0,)),
+            decode((0,)),
             Finish(0),
             turn(1, SECOND["image"], 0),
             prefill(1),
-            Decode((1,)),
+            decode((1,)),
         )
     )
     out.append(
@@ -180,11 +168,11 @@ def scenarios() -> list[Scenario]:
             replies(0, 3),
             Retract(0),
             prefill(0),
-            Decode((0,)),
+            decode((0,)),
             Finish(0),
             turn(1, (text(3),), 0),
             prefill(1),
-            Decode((1,)),
+            decode((1,)),
         )
     )
     return out

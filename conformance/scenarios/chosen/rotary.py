@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ropecheck.conformance.scenario.operations import Finish, Open, Rotate, Scenario, Submit, Turn
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, media, prefill, replies, running, scenario
-from ropecheck.reference.operations import Finish, Open, Rotate, Scenario, Submit, Turn
 from ropecheck.reference.rotary import LAYOUTS
 from ropecheck.spec.history import image, text, video
 

@@ -5,18 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from ropecheck.reference.operations import (
-    Accept,
-    Decode,
-    Draft,
-    DraftExtend,
-    Extend,
-    Operation,
-    Scenario,
-    Submit,
-    Verify,
-    Window,
-)
+from ropecheck.conformance.scenario.operations import Accept, Build, Operation, Scenario, Submit
+from ropecheck.conformance.scenario.words import decode, draft, draft_extend, extend, verify, window
 from ropecheck.spec.history import History, Run, image, text, video
 
 WIDE = image(1, 4, 6)
@@ -64,9 +54,9 @@ def submit(*prompts: History) -> list[Operation]:
     return [Submit(req, prompt) for req, prompt in enumerate(prompts)]
 
 
-def prefill(*reqs: int) -> Extend:
+def prefill(*reqs: int) -> Build:
     """One forward that prefills all that is left of these requests."""
-    return Extend(tuple(Window(req) for req in reqs))
+    return extend(tuple(window(req) for req in reqs))
 
 
 def running(*prompts: History) -> list[Operation]:
@@ -85,16 +75,16 @@ def spec_round(
     """One speculative round with a chain: draft, verify, draft extend, accept."""
     nodes = steps + 1
     return [
-        Draft(reqs, num_steps=steps, path=path),
-        Verify(reqs, tuple(chain(nodes) for _ in reqs), path=path),
-        DraftExtend(reqs, nodes),
+        draft(reqs, num_steps=steps, path=path),
+        verify(reqs, tuple(chain(nodes) for _ in reqs), path=path),
+        draft_extend(reqs, nodes),
         *(Accept(req, tokens) for req, tokens in zip(reqs, accepted, strict=False)),
     ]
 
 
 def replies(req: int, tokens: int) -> list[Operation]:
     """Decode until the request has emitted `tokens` tokens (the prefill emitted the first)."""
-    return [Decode((req,)) for _ in range(tokens - 1)]
+    return [decode((req,)) for _ in range(tokens - 1)]
 
 
 def media(run: Run, before: int = 1, after: int = 1) -> History:

@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
+from ropecheck.conformance.scenario.operations import Abort, Finish, Open, Operation, Retract, Scenario, Submit, Turn
+from ropecheck.conformance.scenario.words import decode, draft_extend, extend, mixed, verify, window
 from ropecheck.conformance.scenarios.chosen.script import CLIP, TALL, WIDE, chain, media, prefill, replies, scenario
-from ropecheck.reference.operations import (
-    Abort,
-    Decode,
-    DraftExtend,
-    Extend,
-    Finish,
-    Mixed,
-    Open,
-    Operation,
-    Retract,
-    Scenario,
-    Submit,
-    Turn,
-    Verify,
-    Window,
-)
 from ropecheck.spec.history import History, text
 
 FIRST: dict[str, History] = {
@@ -67,7 +53,7 @@ def _appends() -> list[Scenario]:
                     opened(prompt),
                     turn(1, addition, 0),
                     prefill(1),
-                    Decode((1,)),
+                    decode((1,)),
                     Finish(1),
                 )
             )
@@ -77,8 +63,8 @@ def _appends() -> list[Scenario]:
             "The prefix cache holds the parent's prompt and some of its reply.",
             opened(FIRST["image"], 4),
             turn(1, (text(4),), 0),
-            Extend((Window(1, hit=12),)),
-            Decode((1,)),
+            extend((window(1, hit=12),)),
+            decode((1,)),
         )
     )
     out.append(
@@ -87,8 +73,8 @@ def _appends() -> list[Scenario]:
             "The hit ends inside the parent's prompt.",
             opened(FIRST["image"], 4),
             turn(1, (text(4),), 0),
-            Extend((Window(1, hit=7),)),
-            Decode((1,)),
+            extend((window(1, hit=7),)),
+            decode((1,)),
         )
     )
     out.append(
@@ -97,11 +83,11 @@ def _appends() -> list[Scenario]:
             "Chunks before, across and after the end of the table.",
             opened(FIRST["image"], 4),
             turn(1, (text(5),), 0),
-            Extend((Window(1, 9),)),
-            Extend((Window(1, 3),)),
-            Extend((Window(1, 2),)),
+            extend((window(1, 9),)),
+            extend((window(1, 3),)),
+            extend((window(1, 2),)),
             prefill(1),
-            Decode((1,)),
+            decode((1,)),
         )
     )
     out.append(
@@ -118,8 +104,8 @@ def _appends() -> list[Scenario]:
             replies(2, 3),
             Finish(2),
             turn(3, (text(2),), 2),
-            Extend((Window(3, hit=20),)),
-            Decode((3,)),
+            extend((window(3, hit=20),)),
+            decode((3,)),
         )
     )
     out.append(
@@ -133,7 +119,7 @@ def _appends() -> list[Scenario]:
             Finish(1),
             turn(2, SECOND["image"], 1),
             prefill(2),
-            Decode((2,)),
+            decode((2,)),
         )
     )
     out.append(
@@ -147,7 +133,7 @@ def _appends() -> list[Scenario]:
             Finish(0),
             turn(1, SECOND["image"], 0),
             prefill(1),
-            Decode((1,)),
+            decode((1,)),
         )
     )
     return out
@@ -170,8 +156,8 @@ def _branches() -> list[Scenario]:
                 replies(1, 2),
                 turn(2, two, 0),
                 prefill(2),
-                Decode((1, 2)),
-                Decode((2, 1)),
+                decode((1, 2)),
+                decode((2, 1)),
             )
         )
     out.append(
@@ -182,7 +168,7 @@ def _branches() -> list[Scenario]:
             turn(1, SECOND["image"], 0),
             turn(2, SECOND["video first"], 0),
             prefill(2, 1),
-            Decode((1, 2)),
+            decode((1, 2)),
         )
     )
     out.append(
@@ -195,7 +181,7 @@ def _branches() -> list[Scenario]:
             Abort(1),
             turn(2, SECOND["image"], 0),
             prefill(2),
-            Decode((2,)),
+            decode((2,)),
         )
     )
     out.append(
@@ -207,7 +193,7 @@ def _branches() -> list[Scenario]:
             Abort(1),
             turn(2, (text(3),), 0),
             prefill(2),
-            Decode((2,)),
+            decode((2,)),
         )
     )
     out.append(
@@ -218,7 +204,7 @@ def _branches() -> list[Scenario]:
             turn(1, (text(1),), 9),
             turn(2, (text(2),), 0),
             prefill(2),
-            Decode((2,)),
+            decode((2,)),
         )
     )
     out.append(
@@ -229,11 +215,11 @@ def _branches() -> list[Scenario]:
             turn(0, FIRST["image"]),
             prefill(0),
             turn(1, (text(2),), 0),
-            Decode((0,)),
+            decode((0,)),
             Finish(0),
             turn(2, (text(2),), 0),
             prefill(2),
-            Decode((2,)),
+            decode((2,)),
         )
     )
     return out
@@ -249,7 +235,7 @@ def _rewrites() -> list[Scenario]:
                 opened(FIRST["image"]),
                 turn(1, addition, 0, drop_previous_output=True),
                 prefill(1),
-                Decode((1,)),
+                decode((1,)),
             )
         )
         out.append(
@@ -259,7 +245,7 @@ def _rewrites() -> list[Scenario]:
                 opened(FIRST["image"]),
                 turn(1, addition, replace=True),
                 prefill(1),
-                Decode((1,)),
+                decode((1,)),
             )
         )
         out.append(
@@ -272,7 +258,7 @@ def _rewrites() -> list[Scenario]:
                 Finish(1),
                 turn(2, addition, 0, replace=True),
                 prefill(2),
-                Decode((2,)),
+                decode((2,)),
             )
         )
         for keep, where in (
@@ -290,7 +276,7 @@ def _rewrites() -> list[Scenario]:
                     opened(FIRST["image"], 4),
                     turn(1, addition, 0, offset=keep),
                     prefill(1),
-                    Decode((1,)),
+                    decode((1,)),
                 )
             )
     out.append(
@@ -313,7 +299,7 @@ def _rewrites() -> list[Scenario]:
             Submit(2, (TALL,)),
             prefill(0),
             turn(3, (text(1),), replace=True),
-            Mixed((Window(2),), (0,)),
+            mixed((window(2),), (0,)),
             Retract(2),
             prefill(2),
         )
@@ -325,7 +311,7 @@ def _rewrites() -> list[Scenario]:
             opened(FIRST["image"], 2),
             turn(1, (text(2),), 0, offset=99),
             prefill(1),
-            Decode((1,)),
+            decode((1,)),
         )
     )
     out.append(
@@ -335,7 +321,7 @@ def _rewrites() -> list[Scenario]:
             opened(FIRST["image"], 4),
             turn(1, (text(2),), 0, offset=9, drop_previous_output=True),
             prefill(1),
-            Decode((1,)),
+            decode((1,)),
         )
     )
     return out
@@ -352,13 +338,13 @@ def _interleaved() -> list[Scenario]:
             turn(1, FIRST["image last"], session=1),
             Submit(2, (text(3), WIDE)),
             prefill(0, 1, 2),
-            Decode((0, 1, 2)),
+            decode((0, 1, 2)),
             Finish(0),
             Finish(1),
             turn(3, SECOND["image"], 0),
             turn(4, SECOND["text"], 1, session=1),
             prefill(4, 3),
-            Decode((2, 3, 4)),
+            decode((2, 3, 4)),
         ),
         scenario(
             "a session beside a plain request of the same prompt",
@@ -366,8 +352,8 @@ def _interleaved() -> list[Scenario]:
             opened(FIRST["image"]),
             Submit(5, FIRST["image"]),
             turn(1, (text(3),), 0),
-            Extend((Window(5), Window(1, hit=9))),
-            Decode((1, 5)),
+            extend((window(5), window(1, hit=9))),
+            decode((1, 5)),
         ),
     ]
 
@@ -382,9 +368,9 @@ def _modes() -> list[Scenario]:
             Submit(5, (text(2),)),
             prefill(5),
             turn(1, (text(4),), 0),
-            Mixed((Window(1, 5, hit=8),), (5,)),
-            Mixed((Window(1),), (5,)),
-            Decode((1, 5)),
+            mixed((window(1, 5, hit=8),), (5,)),
+            mixed((window(1),), (5,)),
+            decode((1, 5)),
         ),
         scenario(
             "session turn decodes in a mixed batch",
@@ -393,16 +379,16 @@ def _modes() -> list[Scenario]:
             turn(1, media(TALL), 0),
             prefill(1),
             Submit(5, (text(3), WIDE)),
-            Mixed((Window(5, 4),), (1,)),
-            Mixed((Window(5),), (1,)),
+            mixed((window(5, 4),), (1,)),
+            mixed((window(5),), (1,)),
         ),
         scenario(
             "session turn in a split prefill",
             "The window straddles the table end.",
             opened(FIRST["image"], 3),
             turn(1, (text(4),), 0),
-            Extend((Window(1, hit=8),), split=True),
-            Decode((1,)),
+            extend((window(1, hit=8),), mode="split_prefill"),
+            decode((1,)),
         ),
         scenario(
             "session turn in speculation",
@@ -410,8 +396,8 @@ def _modes() -> list[Scenario]:
             opened(FIRST["image"], 3),
             turn(1, SECOND["video first"], 0),
             prefill(1),
-            Verify((1,), (chain(4),), path="direct"),
-            DraftExtend((1,), 4),
+            verify((1,), (chain(4),), path="direct"),
+            draft_extend((1,), 4),
         ),
         scenario(
             "session text turn in speculation",
@@ -419,7 +405,7 @@ def _modes() -> list[Scenario]:
             opened(FIRST["image"], 3),
             turn(1, (text(2),), 0),
             prefill(1),
-            Verify((1,), (chain(3),), path="direct"),
-            DraftExtend((1,), 3, path="direct"),
+            verify((1,), (chain(3),), path="direct"),
+            draft_extend((1,), 3, path="direct"),
         ),
     ]

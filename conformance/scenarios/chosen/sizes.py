@@ -5,18 +5,9 @@ Positions near the int32 limit and empty batches reach no engine by a request: `
 
 from __future__ import annotations
 
+from ropecheck.conformance.scenario.operations import Operation, Scenario, Submit
+from ropecheck.conformance.scenario.words import decode, draft, draft_extend, extend, verify, window
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, chain, media, prefill, running, scenario
-from ropecheck.reference.operations import (
-    Decode,
-    Draft,
-    DraftExtend,
-    Extend,
-    Operation,
-    Scenario,
-    Submit,
-    Verify,
-    Window,
-)
 from ropecheck.spec.history import History, image, text
 
 BATCHES = (1, 2, 127, 128, 129, 1024)
@@ -54,9 +45,9 @@ def _batch(rows: int, kind: str) -> Scenario:
         f"sizes: batch {rows}, {kind}",
         "A grid of one program per request, or of a block of them.",
         running(*prompts(rows, kind)),
-        Decode(reqs),
+        decode(reqs),
         *_round(reqs, 4),
-        Decode(tuple(reversed(reqs))),
+        decode(tuple(reversed(reqs))),
     )
 
 
@@ -74,13 +65,13 @@ def _round(reqs: tuple[int, ...], nodes: int) -> list[Operation]:
     """Draft, verify and draft extend as the engine's callers choose, with host lengths and without."""
     chains = tuple(chain(nodes) for _ in reqs)
     return [
-        Draft(reqs, num_steps=min(nodes, 6), path="fused"),
-        Verify(reqs, chains, path="fused"),
-        Verify(reqs, chains, path="direct"),
-        Draft(reqs, num_steps=min(nodes, 6), path="fused", host_lengths=False),
-        Verify(reqs, chains, path="fused", host_lengths=False),
-        DraftExtend(reqs, nodes, host_lengths=False, path="fused"),
-        DraftExtend(reqs, nodes, host_lengths=True),
+        draft(reqs, num_steps=min(nodes, 6), path="fused"),
+        verify(reqs, chains, path="fused"),
+        verify(reqs, chains, path="direct"),
+        draft(reqs, num_steps=min(nodes, 6), path="fused", host_lengths=False),
+        verify(reqs, chains, path="fused", host_lengths=False),
+        draft_extend(reqs, nodes, host_lengths=False, path="fused"),
+        draft_extend(reqs, nodes, host_lengths=True),
     ]
 
 
@@ -90,11 +81,11 @@ def _trees(kind: str) -> Scenario:
         f"sizes: trees, {kind}",
         "The tree builder, with several branches a node.",
         running(*prompts(5, kind)),
-        Draft(reqs, num_steps=4, topk=4, path="fused"),
-        Verify(reqs, tuple((0, 0, 1, 1) for _ in reqs), topk=2, path="fused"),
-        Verify(reqs, tuple((0, 0, 0, 0, 1, 1, 2, 3) for _ in reqs), topk=4, path="fused"),
-        Verify(reqs, tuple((0, 0, 1, 1, 2, 2, 3, 3) for _ in reqs), topk=4, path="fused"),
-        Verify(reqs, tuple((0, 1, 1, 2) for _ in reqs), topk=2, path="fused"),
+        draft(reqs, num_steps=4, topk=4, path="fused"),
+        verify(reqs, tuple((0, 0, 1, 1) for _ in reqs), topk=2, path="fused"),
+        verify(reqs, tuple((0, 0, 0, 0, 1, 1, 2, 3) for _ in reqs), topk=4, path="fused"),
+        verify(reqs, tuple((0, 0, 1, 1, 2, 2, 3, 3) for _ in reqs), topk=4, path="fused"),
+        verify(reqs, tuple((0, 1, 1, 2) for _ in reqs), topk=2, path="fused"),
     )
 
 
@@ -104,9 +95,9 @@ def _windows(kind: str) -> Scenario:
     whole = [_long(width, picture) for width, picture in zip(WINDOWS, pictured, strict=True)]
     long = len(WINDOWS)
     ops: list[Operation] = [Submit(req, prompt) for req, prompt in enumerate([*whole, _long(6000, pictured[-1])])]
-    ops.append(Extend(tuple(Window(req) for req in range(long)), kernel=True))
-    ops += [Extend((Window(long, width),), kernel=True) for width in (512, 511, 1, 513, 1024, 1025)]
-    ops += [prefill(long), Decode(tuple(range(long + 1)))]
+    ops.append(extend(tuple(window(req) for req in range(long)), kernel=True))
+    ops += [extend((window(long, width),), kernel=True) for width in (512, 511, 1, 513, 1024, 1025)]
+    ops += [prefill(long), decode(tuple(range(long + 1)))]
     return scenario(f"sizes: windows, {kind}", "A program of 512 tokens a step; its last step is partial.", ops)
 
 
@@ -123,12 +114,12 @@ def _shrinking(kind: str) -> Scenario:
         f"sizes: graph buffers, large then small, {kind}",
         "Replay with a smaller batch after a larger one.",
         running(*prompts(130, kind)),
-        Decode(many, pad="graph", pad_batch=160),
-        Decode(many[:3], pad="graph", pad_batch=160),
-        Decode(many[:1], pad="graph", pad_batch=4),
-        Verify(many, tuple(chain(3) for _ in many), path="direct", pad="graph", pad_batch=160),
-        Verify(many[:2], (chain(3), chain(3)), path="direct", pad="graph", pad_batch=160),
-        *(Draft(many[:rows], num_steps=3, topk=2, pad="graph", pad_batch=160) for rows in (130, 3, 1)),
-        *(DraftExtend(many[:rows], 4, pad="graph", pad_batch=160) for rows in (130, 3, 1)),
-        Decode(many[:5], pad="dp", pad_batch=160),
+        decode(many, buffer="graph", buffer_rows=160),
+        decode(many[:3], buffer="graph", buffer_rows=160),
+        decode(many[:1], buffer="graph", buffer_rows=4),
+        verify(many, tuple(chain(3) for _ in many), path="direct", buffer="graph", buffer_rows=160),
+        verify(many[:2], (chain(3), chain(3)), path="direct", buffer="graph", buffer_rows=160),
+        *(draft(many[:rows], num_steps=3, topk=2, buffer="graph", buffer_rows=160) for rows in (130, 3, 1)),
+        *(draft_extend(many[:rows], 4, buffer="graph", buffer_rows=160) for rows in (130, 3, 1)),
+        decode(many[:5], buffer="dp", buffer_rows=160),
     )

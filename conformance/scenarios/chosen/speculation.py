@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ropecheck.conformance.scenario.operations import Accept, Scenario
+from ropecheck.conformance.scenario.words import decode, draft, draft_extend, ragged_verify, verify
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, chain, running, scenario, spec_round
-from ropecheck.reference.operations import Accept, Decode, Draft, DraftExtend, Scenario, Verify
 
 BATCHES: dict[str, tuple[str, ...]] = {
     "text": ("text",),
@@ -42,9 +43,9 @@ def scenarios() -> list[Scenario]:
                 f"verify chain given by hand, {name}",
                 "The 1-D indices come from the caller, as NGRAM and DFLASH do.",
                 start,
-                Verify(reqs, tuple(chain(5) for _ in reqs), path="direct"),
-                Draft(reqs, num_steps=2, path="direct"),
-                Draft(reqs, num_steps=2, topk=3, path="direct"),
+                verify(reqs, tuple(chain(5) for _ in reqs), path="direct"),
+                draft(reqs, num_steps=2, path="direct"),
+                draft(reqs, num_steps=2, topk=3, path="direct"),
             )
         )
         out.append(
@@ -52,9 +53,9 @@ def scenarios() -> list[Scenario]:
                 f"draft extend on device lengths, {name}",
                 "No CPU copy of the lengths.",
                 start,
-                DraftExtend(reqs, 4, host_lengths=False),
+                draft_extend(reqs, 4, host_lengths=False),
                 [Accept(req, 2) for req in reqs],
-                DraftExtend(reqs, 1, host_lengths=False),
+                draft_extend(reqs, 1, host_lengths=False),
             )
         )
         out.append(
@@ -62,8 +63,8 @@ def scenarios() -> list[Scenario]:
                 f"draft extend given by hand, {name}",
                 "Straight into the batch constructor.",
                 start,
-                DraftExtend(reqs, 3, path="direct"),
-                DraftExtend(reqs, 2, host_lengths=False, path="direct"),
+                draft_extend(reqs, 3, path="direct"),
+                draft_extend(reqs, 2, host_lengths=False, path="direct"),
             )
         )
     for name, (topk, parents) in TREES.items():
@@ -75,11 +76,11 @@ def scenarios() -> list[Scenario]:
                     f"verify tree, {name}, {prompt}",
                     "Rivals for one place share its position.",
                     running(*(PROMPTS[p] for p in prompts)),
-                    Draft(reqs, num_steps=3, topk=topk),
-                    Verify(reqs, tuple(parents for _ in reqs), topk=topk),
-                    Verify(reqs, tuple(parents for _ in reqs), topk=topk, path="direct"),
+                    draft(reqs, num_steps=3, topk=topk),
+                    verify(reqs, tuple(parents for _ in reqs), topk=topk),
+                    verify(reqs, tuple(parents for _ in reqs), topk=topk, path="direct"),
                     [Accept(req, 2) for req in reqs],
-                    Decode(reqs),
+                    decode(reqs),
                 )
             )
     out += _ragged()
@@ -90,8 +91,8 @@ def scenarios() -> list[Scenario]:
             "draft of many steps",
             "Every step advances all rows by one.",
             running(PROMPTS["image"], PROMPTS["text"]),
-            Draft((0, 1), num_steps=6),
-            Draft((0, 1), num_steps=5, topk=2),
+            draft((0, 1), num_steps=6),
+            draft((0, 1), num_steps=5, topk=2),
         )
     )
     out.append(
@@ -99,11 +100,11 @@ def scenarios() -> list[Scenario]:
             "speculation and plain decoding in turn",
             "Both place the same token at the same column.",
             running(PROMPTS["video"], PROMPTS["text"]),
-            Decode((0, 1)),
+            decode((0, 1)),
             spec_round((0, 1), 2, (3, 1)),
-            Decode((0, 1)),
+            decode((0, 1)),
             spec_round((0,), 2, (2,)),
-            Decode((1, 0)),
+            decode((1, 0)),
         )
     )
     out.append(
@@ -111,8 +112,8 @@ def scenarios() -> list[Scenario]:
             "verify of one node",
             "Nothing drafted: the root alone is a decode.",
             running(PROMPTS["image"]),
-            Verify((0,), ((),), path="direct"),
-            Decode((0,)),
+            verify((0,), ((),), path="direct"),
+            decode((0,)),
         )
     )
     return out
@@ -133,7 +134,7 @@ def _ragged() -> list[Scenario]:
                 f"ragged verify, {name}",
                 "Each request brings its own number of nodes, packed.",
                 running(*(PROMPTS[p] for p in prompts)),
-                Verify(reqs, tuple(chain(n) for n in lens), ragged=True, ragged_tokens=tier),
+                ragged_verify(reqs, tuple(chain(n) for n in lens), tier),
             )
         )
     return out
@@ -152,10 +153,10 @@ def _device_lengths() -> list[Scenario]:
                 f"lengths on the device, {path}, {name}",
                 "No table may need the host's copy of the lengths.",
                 running(*histories),
-                Draft((0, 1), num_steps=3, path=path, host_lengths=False),
-                Verify((0, 1), (chain(4), chain(4)), path=path, host_lengths=False),
-                Verify((0, 1), ((0, 0, 1), (0, 1, 1)), topk=2, path=path, host_lengths=False),
-                DraftExtend((0, 1), 4, path=path, host_lengths=False),
+                draft((0, 1), num_steps=3, path=path, host_lengths=False),
+                verify((0, 1), (chain(4), chain(4)), path=path, host_lengths=False),
+                verify((0, 1), ((0, 0, 1), (0, 1, 1)), topk=2, path=path, host_lengths=False),
+                draft_extend((0, 1), 4, path=path, host_lengths=False),
             )
             for path in ("direct", "caller", "fused")
         ]
@@ -173,7 +174,7 @@ def _fused() -> list[Scenario]:
                 f"fused draft, {name}",
                 "The kernel that assigns cache slots also fills positions.",
                 start,
-                Draft((0, 1), num_steps=3, path="fused"),
+                draft((0, 1), num_steps=3, path="fused"),
             )
         )
         out.append(
@@ -181,7 +182,7 @@ def _fused() -> list[Scenario]:
                 f"fused chain verify, {name}",
                 "The kernel that builds a chain also fills positions.",
                 start,
-                Verify((0, 1), (chain(4), chain(4)), path="fused"),
+                verify((0, 1), (chain(4), chain(4)), path="fused"),
             )
         )
         out.append(
@@ -189,7 +190,7 @@ def _fused() -> list[Scenario]:
                 f"fused draft extend, {name}",
                 "The kernel that lays a draft extend out fills positions.",
                 start,
-                DraftExtend((0, 1), 4, host_lengths=False, path="fused"),
+                draft_extend((0, 1), 4, host_lengths=False, path="fused"),
             )
         )
     return out

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ropecheck.conformance.scenario.operations import Abort, Finish, Open, Operation, Scenario, Turn
+from ropecheck.conformance.scenario.words import decode, extend, window
 from ropecheck.conformance.scenarios.chosen.script import CLIP, TALL, WIDE, prefill, replies, scenario
-from ropecheck.reference.operations import Abort, Decode, Extend, Finish, Open, Operation, Scenario, Turn, Window
 from ropecheck.spec.history import History, text
 
 IMAGE: History = (text(2), WIDE, text(2))
@@ -26,7 +27,7 @@ def scenarios() -> list[Scenario]:
             told(0, IMAGE),
             Turn(0, 1, SECOND),
             prefill(1),
-            Decode((1,)),
+            decode((1,)),
             Finish(1),
         ),
         scenario(
@@ -36,7 +37,7 @@ def scenarios() -> list[Scenario]:
             told(0, (text(3),)),
             Turn(0, 1, SECOND),
             prefill(1),
-            Decode((1,)),
+            decode((1,)),
             Finish(1),
         ),
         scenario(
@@ -46,7 +47,7 @@ def scenarios() -> list[Scenario]:
             told(0, IMAGE),
             Turn(0, 1, (text(3),)),
             prefill(1),
-            Decode((1,)),
+            decode((1,)),
             Finish(1),
         ),
         scenario(
@@ -57,8 +58,8 @@ def scenarios() -> list[Scenario]:
             told(1, (text(2),)),
             told(2, THIRD, 3),
             Turn(0, 3, (text(2),)),
-            Extend((Window(3, hit=22),)),
-            Decode((3,)),
+            extend((window(3, hit=22),)),
+            decode((3,)),
             Finish(3),
         ),
         scenario(
@@ -70,7 +71,7 @@ def scenarios() -> list[Scenario]:
             told(2, (text(1), WIDE)),
             Turn(0, 3, (text(1),)),
             prefill(3),
-            Decode((3,)),
+            decode((3,)),
         ),
         scenario(
             "streaming, abort an image turn and retry",
@@ -82,7 +83,7 @@ def scenarios() -> list[Scenario]:
             Abort(1),
             Turn(0, 2, SECOND),
             prefill(2),
-            Decode((2,)),
+            decode((2,)),
             Finish(2),
         ),
         scenario(
@@ -95,7 +96,7 @@ def scenarios() -> list[Scenario]:
             Abort(1),
             Turn(0, 2, (text(2),)),
             prefill(2),
-            Decode((2,)),
+            decode((2,)),
             Finish(2),
         ),
         scenario(
@@ -107,7 +108,7 @@ def scenarios() -> list[Scenario]:
             Abort(1),
             Turn(0, 2, (text(2),)),
             prefill(2),
-            Decode((2,)),
+            decode((2,)),
             Finish(2),
         ),
         scenario(
@@ -116,9 +117,9 @@ def scenarios() -> list[Scenario]:
             begin,
             told(0, IMAGE, 4),
             Turn(0, 1, (text(4),)),
-            Extend((Window(1, 2, hit=11),)),
+            extend((window(1, 2, hit=11),)),
             prefill(1),
-            Decode((1,)),
+            decode((1,)),
         ),
         scenario(
             "streaming, reply past its limit",
@@ -130,7 +131,7 @@ def scenarios() -> list[Scenario]:
             Finish(0),
             Turn(0, 1, SECOND),
             prefill(1),
-            Decode((1,)),
+            decode((1,)),
         ),
         scenario(
             "streaming, second turn in flight",
@@ -139,11 +140,11 @@ def scenarios() -> list[Scenario]:
             Turn(0, 0, IMAGE),
             prefill(0),
             Turn(0, 1, (text(1),)),
-            Decode((0,)),
+            decode((0,)),
             Finish(0),
             Turn(0, 2, (text(1),)),
             prefill(2),
-            Decode((2,)),
+            decode((2,)),
         ),
         scenario(
             "streaming, rewrites are refused",
@@ -155,6 +156,6 @@ def scenarios() -> list[Scenario]:
             Turn(0, 3, (text(1),), drop_previous_output=True),
             Turn(0, 4, (text(1),)),
             prefill(4),
-            Decode((4,)),
+            decode((4,)),
         ),
     ]

@@ -6,16 +6,17 @@ import hashlib
 from collections.abc import Iterator
 
 from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.exhaustive.count import count_scope
-from ropecheck.conformance.scenarios.exhaustive.scopes import BOUNDS, DEFAULT_BOUND, Scope, SessionScope
+from ropecheck.conformance.scenarios.exhaustive.modes import walk_modes
+from ropecheck.conformance.scenarios.exhaustive.scopes import BOUNDS, DEFAULT_BOUND, AnyScope, ModeScope, SessionScope
 from ropecheck.conformance.scenarios.exhaustive.turns import walk_turns
 from ropecheck.conformance.scenarios.exhaustive.walk import walk
-from ropecheck.reference.operations import Scenario
 
 __all__ = ["BOUNDS", "DEFAULT_BOUND", "certificate", "count", "scopes", "sweep"]
 
 
-def scopes(bound: str | None) -> tuple[Scope | SessionScope, ...]:
+def scopes(bound: str | None) -> tuple[AnyScope, ...]:
     """The scopes of a bound. Raises UsageError, naming the known bounds."""
     found = BOUNDS.get(bound or DEFAULT_BOUND)
     if found is None:
@@ -27,7 +28,10 @@ def sweep(bound: str | None = None) -> Iterator[Scenario]:
     """Every scenario of the bound, scope by scope, each once in its scope. Scopes overlap a little: a run checks what
     comes again once."""
     for scope in scopes(bound):
-        yield from walk_turns(scope) if isinstance(scope, SessionScope) else walk(scope)
+        if isinstance(scope, ModeScope):
+            yield from walk_modes(scope)
+        else:
+            yield from walk_turns(scope) if isinstance(scope, SessionScope) else walk(scope)
 
 
 def count(bound: str | None = None) -> int:

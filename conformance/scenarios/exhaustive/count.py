@@ -10,16 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
+from math import comb
 
-from ropecheck.conformance.scenarios.exhaustive.scopes import Scope, SessionScope
+from ropecheck.conformance.scenarios.exhaustive.scopes import AnyScope, ModeScope, Scope, SessionScope
 from ropecheck.reference.timeline import token_count
+from ropecheck.spec.modes import all_modes
+from ropecheck.spec.modes.declaration import Domain, Mode, Tree, Whole
 
 One = tuple[int, int, bool, bool, bool]
 """(tokens, computed, fresh, retracted, running) of one request."""
 
 
-def count_scope(scope: Scope | SessionScope) -> int:
+def count_scope(scope: AnyScope) -> int:
     """Scenarios of a scope."""
+    if isinstance(scope, ModeScope):
+        return sum(_count_mode(scope, mode) for mode in all_modes().values())
     return _count_turns(scope) if isinstance(scope, SessionScope) else _count_plain(scope)
 
 
@@ -162,3 +167,69 @@ def _childless(known: tuple[tuple[int, int, int, int], ...], turn: int) -> tuple
         if entry[3] == turn or entry[3] in gone:
             gone.add(entry[0])
     return tuple(entry for entry in known if entry[0] not in gone)
+
+
+def _count_mode(scope: ModeScope, mode: Mode) -> int:
+    if mode.reads == "nobody":
+        return 1 + len(mode.buffers)
+    total = 1
+    for part in mode.parts:
+        total *= _count_part(scope, part)
+    return total
+
+
+def _count_part(scope: ModeScope, mode: Mode) -> int:
+    """Batches of a part: multisets of prompts times values of the fields."""
+    lengths = [
+        token_count("qwen2_vl", p) for p in scope.prompts if mode.reads != "text" or {run.kind for run in p} == {"text"}
+    ]
+    total = 0
+    for rows in range(1, scope.rows + 1):
+        if mode.reads == "prefilling":
+            # The first prompt of the multiset is its least in list order: it is followed by any of those from it on.
+            for first, tokens in enumerate(lengths):
+                total += tokens * comb(len(lengths) - first + rows - 2, rows - 1)
+        else:
+            total += comb(len(lengths) + rows - 1, rows) * _count_fields(mode, rows, scope.bound)
+    return total
+
+
+def _count_fields(mode: Mode, rows: int, bound: int) -> int:
+    """Values of all chosen fields together. Numbers that a tree or a multiple refers to are summed over."""
+    numbers = {f.name: f.domain for f in mode.chosen if isinstance(f.domain, Whole) and not f.domain.multiple_of}
+    shared = [name for name, domain in numbers.items() if not domain.each]
+    total = 0
+    for values in product(*(range(min(numbers[n].high - numbers[n].low, bound) + 1) for n in shared)):
+        known = {name: numbers[name].low + value for name, value in zip(shared, values, strict=True)}
+        ways = 1
+        for field in mode.chosen:
+            if field.name in known:
+                continue
+            ways *= _count_field(field.domain, known, bound) ** rows
+        total += ways
+    return total
+
+
+def _count_field(domain: Domain | None, known: dict[str, int], bound: int) -> int:
+    """Values of one field in one row."""
+    if isinstance(domain, Tree):
+        branches = known[domain.branches] if domain.branches else 1
+        sizes = [known[domain.nodes]] if domain.nodes else range(1, min(domain.most, bound + 1) + 1)
+        return sum(_count_trees(size - 1, 0, 1, branches) for size in sizes)
+    assert isinstance(domain, Whole)
+    step = known[domain.multiple_of] if domain.multiple_of else 1
+    return min((domain.high - domain.low) // step, bound) + 1
+
+
+@cache
+def _count_trees(left: int, used: int, open_nodes: int, branches: int) -> int:
+    """Trees by depth order: the node whose turn it is has `used` children; `open_nodes` nodes have yet to have a turn,
+    it included; `left` nodes are to be placed."""
+    if left == 0:
+        return 1
+    if open_nodes == 0:
+        return 0
+    total = _count_trees(left, 0, open_nodes - 1, branches)
+    if used < branches:
+        total += _count_trees(left - 1, used + 1, open_nodes + 1, branches)
+    return total

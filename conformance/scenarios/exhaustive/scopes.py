@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
+from ropecheck.conformance.scenarios.exhaustive.modes import ModeScope
 from ropecheck.reference.timeline import token_count
 from ropecheck.spec.history import History, Run, image, text, video
 
@@ -120,10 +121,15 @@ def _prompts(grids: tuple[Run, ...], tokens: int, media: int) -> Iterator[Histor
     yield from extend((), tokens, media, False)
 
 
+AnyScope = Scope | SessionScope | ModeScope
+
+MODE_PROMPTS: tuple[History, ...] = ((text(2),), (text(1), WIDE, text(1)), (ROW, text(1), COLUMN))
+
 TURNS_FIRST: tuple[History, ...] = ((text(2),), (text(1), SQUARE), (ROW, text(1)))
 TURNS_LATER: tuple[History, ...] = ((text(1),), (COLUMN, text(1)), (text(1), SQUARE))
 
-SMALL: tuple[Scope | SessionScope, ...] = (
+SMALL: tuple[AnyScope, ...] = (
+    ModeScope(name="every mode", prompts=MODE_PROMPTS[:2], rows=1, bound=1),
     Scope(
         name="one request",
         requests=1,
@@ -139,7 +145,8 @@ SMALL: tuple[Scope | SessionScope, ...] = (
     SessionScope(name="sessions", turns=2, first=TURNS_FIRST, later=TURNS_LATER, reply=1, rewrites=True, aborts=True),
     SessionScope(name="streaming", turns=2, first=TURNS_FIRST, later=TURNS_LATER, reply=2, streaming=True, aborts=True),
 )
-STANDARD: tuple[Scope | SessionScope, ...] = (
+STANDARD: tuple[AnyScope, ...] = (
+    ModeScope(name="every mode", prompts=MODE_PROMPTS, rows=2, bound=1),
     Scope(
         name="one request",
         requests=1,
@@ -178,7 +185,8 @@ STANDARD: tuple[Scope | SessionScope, ...] = (
     SessionScope(name="branches", turns=3, first=TURNS_FIRST, later=TURNS_LATER, reply=1, aborts=True),
     SessionScope(name="streaming", turns=3, first=TURNS_FIRST, later=TURNS_LATER, reply=2, streaming=True, aborts=True),
 )
-LARGE: tuple[Scope | SessionScope, ...] = (
+LARGE: tuple[AnyScope, ...] = (
+    ModeScope(name="every mode", prompts=MODE_PROMPTS, rows=2, bound=2),
     Scope(
         name="one request",
         requests=1,
@@ -209,7 +217,7 @@ LARGE: tuple[Scope | SessionScope, ...] = (
     ),
 )
 
-BOUNDS: dict[str, tuple[Scope | SessionScope, ...]] = {"small": SMALL, "standard": STANDARD, "large": LARGE}
+BOUNDS: dict[str, tuple[AnyScope, ...]] = {"small": SMALL, "standard": STANDARD, "large": LARGE}
 """What --bound takes."""
 
 DEFAULT_BOUND = "standard"

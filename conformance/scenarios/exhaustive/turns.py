@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ropecheck.conformance.scenario.lifecycle import apply
+from ropecheck.conformance.scenario.operations import Abort, Finish, Open, Operation, Scenario, Turn
+from ropecheck.conformance.scenario.words import decode, extend, window
 from ropecheck.conformance.scenarios.exhaustive.scopes import SessionScope
-from ropecheck.reference.lifecycle import apply
-from ropecheck.reference.operations import Abort, Decode, Extend, Finish, Open, Operation, Scenario, Turn, Window
 from ropecheck.reference.requests import State, tokens_of
 
 
@@ -35,7 +36,7 @@ def _sequences(state: State, scope: SessionScope, req: int) -> Iterator[tuple[Op
         if last:
             for hit in range(total if scope.hits else 1):
                 for reply in range(1, scope.reply + 1):
-                    yield (turn, Extend((Window(req, hit=hit),)), *(Decode((req,)) for _ in range(reply)))
+                    yield (turn, extend((window(req, 0, hit),)), *(decode((req,)) for _ in range(reply)))
             continue
         for ending in _endings(scope):
             ops = (turn, *_ending(req, ending))
@@ -77,7 +78,7 @@ def _endings(scope: SessionScope) -> Iterator[Ending]:
 def _ending(req: int, ending: Ending) -> tuple[Operation, ...]:
     if ending.kind == "abort early":
         return (Abort(req),)
-    prefill = Extend((Window(req),))
+    prefill = extend((window(req),))
     if ending.kind == "abort late":
         return (prefill, Abort(req))
-    return (prefill, *(Decode((req,)) for _ in range(ending.reply - 1)), Finish(req))
+    return (prefill, *(decode((req,)) for _ in range(ending.reply - 1)), Finish(req))

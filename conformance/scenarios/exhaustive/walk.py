@@ -7,23 +7,11 @@ from itertools import combinations, permutations, product
 
 import msgspec
 
+from ropecheck.adapters.batch import Batch
+from ropecheck.conformance.scenario.lifecycle import apply
+from ropecheck.conformance.scenario.operations import Accept, Build, Operation, Reschedule, Retract, Scenario, Submit
+from ropecheck.conformance.scenario.words import Window, decode, draft, draft_extend, extend, mixed, verify, window
 from ropecheck.conformance.scenarios.exhaustive.scopes import Round, Scope
-from ropecheck.reference.lifecycle import apply
-from ropecheck.reference.operations import (
-    Accept,
-    Decode,
-    Draft,
-    DraftExtend,
-    Extend,
-    Mixed,
-    Operation,
-    Reschedule,
-    Retract,
-    Scenario,
-    Submit,
-    Verify,
-    Window,
-)
 from ropecheck.reference.requests import Request, State, tokens_of
 from ropecheck.spec.history import History
 
@@ -65,12 +53,12 @@ def moves(state: State, scope: Scope) -> Iterator[Move]:
     batches = list(_prefills(waiting, scope))
     decodes = [tuple(r.req for r in some) for some in _subsets(running)]
     for windows in batches:
-        yield (Extend(windows),)
+        yield (extend(windows),)
     for reqs in decodes:
-        yield (Decode(reqs),)
+        yield (decode(reqs),)
     for windows in batches:
         for reqs in decodes:
-            yield (Mixed(windows, reqs),)
+            yield (mixed(windows, reqs),)
     for reqs in decodes:
         for spec_round in scope.rounds:
             for accepted in product(spec_round.accepts, repeat=len(reqs)):
@@ -87,7 +75,7 @@ def _prefills(waiting: Sequence[Request], scope: Scope) -> Iterator[tuple[Window
     """Windows of every non-empty set of waiting requests, at most one of them cut short."""
     for some in _subsets(waiting):
         for windows in product(*(tuple(_windows(request, scope)) for request in some)):
-            if sum(window.tokens != 0 for window in windows) <= 1:
+            if sum(tokens != 0 for _req, tokens, _hit in windows) <= 1:
                 yield windows
 
 
@@ -95,17 +83,17 @@ def _windows(request: Request, scope: Scope) -> Iterator[Window]:
     total = tokens_of(request)
     fresh = not request.admitted
     for hit in range(total if fresh and scope.hits else 1):
-        yield Window(request.req, hit=hit)
+        yield window(request.req, 0, hit)
         for cut in range(1, total - max(hit, request.computed)):
-            yield Window(request.req, cut, hit)
+            yield window(request.req, cut, hit)
 
 
 def _round(reqs: tuple[int, ...], spec_round: Round, accepted: tuple[int, ...], path: str) -> Move:
     nodes = len(spec_round.parents) + 1
     return (
-        Draft(reqs, num_steps=2, topk=spec_round.topk, path=path),
-        Verify(reqs, (spec_round.parents,) * len(reqs), topk=spec_round.topk, path=path),
-        DraftExtend(reqs, nodes, path=path),
+        draft(reqs, num_steps=2, topk=spec_round.topk, path=path),
+        verify(reqs, (spec_round.parents,) * len(reqs), topk=spec_round.topk, path=path),
+        draft_extend(reqs, nodes, path=path),
         *(Accept(req, tokens) for req, tokens in zip(reqs, accepted, strict=True)),
     )
 
@@ -141,18 +129,22 @@ def _key(path: tuple[Move, ...]) -> bytes:
 
 
 def _renamed(op: Operation, names: dict[int, int]) -> Operation:
-    """The operation with other request numbers; batches stay in ascending order."""
-    if isinstance(op, Extend):
-        return Extend(_windows_renamed(op.windows, names))
-    if isinstance(op, Mixed):
-        return Mixed(_windows_renamed(op.windows, names), tuple(sorted(names[req] for req in op.decodes)))
-    if isinstance(op, Decode | Draft | Verify | DraftExtend):
-        return msgspec.structs.replace(op, reqs=tuple(sorted(names[req] for req in op.reqs)))
+    """The operation with other request numbers; the rows of a batch's parts stay in ascending order."""
+    if isinstance(op, Build):
+        return msgspec.structs.replace(op, batch=renamed(op.batch, names))
     if isinstance(op, Accept | Retract | Reschedule):
         return msgspec.structs.replace(op, req=names[op.req])
     raise TypeError(f"no renaming for {op}")
 
 
-def _windows_renamed(windows: tuple[Window, ...], names: dict[int, int]) -> tuple[Window, ...]:
-    renamed = [msgspec.structs.replace(window, req=names[window.req]) for window in windows]
-    return tuple(sorted(renamed, key=lambda window: window.req))
+def renamed(batch: Batch, names: dict[int, int]) -> Batch:
+    """The batch with other request numbers, each part's rows in ascending order."""
+    parts = []
+    for part in batch.parts:
+        order = sorted(range(len(part.reqs)), key=lambda row: names[part.reqs[row]])
+        fields = {
+            name: tuple(value[row] for row in order) if isinstance(value, tuple) else value
+            for name, value in part.fields.items()
+        }
+        parts.append(msgspec.structs.replace(part, reqs=tuple(names[part.reqs[row]] for row in order), fields=fields))
+    return msgspec.structs.replace(batch, parts=tuple(parts))

@@ -10,27 +10,25 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from ropecheck.reference.operations import (
+from ropecheck.adapters.batch import Batch, BatchPart
+from ropecheck.conformance.scenario import domains
+from ropecheck.conformance.scenario.operations import (
     Abort,
     Accept,
-    Decode,
-    Draft,
-    DraftExtend,
-    Extend,
+    Build,
     Finish,
-    Idle,
-    Mixed,
     Open,
     Operation,
     Reschedule,
     Retract,
     Submit,
     Turn,
-    Verify,
-    Window,
 )
+from ropecheck.conformance.scenario.words import decode, draft, draft_extend, extend, verify, window
 from ropecheck.reference.requests import Request, State, tokens_of
 from ropecheck.spec.history import History, Run, text
+from ropecheck.spec.modes import all_modes
+from ropecheck.spec.modes.declaration import NOBODY, PREFILLING, RUNNING, TEXT, Mode, depths
 
 Choice = TypeVar("Choice")
 
@@ -150,14 +148,36 @@ def _told(draw: Draw, state: State) -> tuple[Operation, ...]:
     """A whole turn: it arrives, is prefilled, replies and finishes, so that later turns have something to append to."""
     (turn,) = _turn(draw, state)
     assert isinstance(turn, Turn)
-    replies = tuple(Decode((turn.req,)) for _ in range(draw.number(0, 2)))
-    return (turn, Extend((Window(turn.req),)), *replies, Finish(turn.req))
+    replies = tuple(decode((turn.req,)) for _ in range(draw.number(0, 2)))
+    return (turn, extend((window(turn.req),)), *replies, Finish(turn.req))
 
 
-def _windows(draw: Draw, state: State) -> tuple[Window, ...]:
-    windows = []
-    cut = False
-    for request in draw.some(waiting(state)):
+def _forward(mode: Mode) -> Callable[[Draw, State], tuple[Operation, ...]]:
+    """A forward of this mode, its rows and fields drawn from what its declaration says."""
+
+    def draw_forward(draw: Draw, state: State) -> tuple[Operation, ...]:
+        left = list(state.requests)
+        parts, cut = [], False
+        for number, row_mode in enumerate(mode.parts):
+            able = [request for request in readable(row_mode, state) if request.req in left]
+            later = sum(part.reads == row_mode.reads for part in mode.parts[number + 1 :])
+            rows = [] if row_mode.reads == NOBODY else draw.some(able[: len(able) - later])
+            left = [req for req in left if req not in {request.req for request in rows}]
+            if row_mode.reads == PREFILLING:
+                fields, cut = _windows(draw, rows, cut)
+            else:
+                fields = domains.drawn(row_mode, len(rows), draw.number)
+            name = "" if row_mode is mode else row_mode.name
+            parts.append(BatchPart(reqs=_reqs(rows), fields=fields, mode=name))
+        return (Build(Batch(mode.name, tuple(parts)), **_how(draw, mode, parts)),)
+
+    return draw_forward
+
+
+def _windows(draw: Draw, rows: list[Request], cut: bool) -> tuple[dict[str, Any], bool]:
+    """Prefix hits and lengths of prefilling rows; at most one row of a batch is cut short."""
+    hits, lengths = [], []
+    for request in rows:
         total = tokens_of(request)
         fresh = not request.admitted and not request.computed
         hit = draw.number(1, total - 1) if fresh and total > 1 and draw.number(0, 2) == 0 else 0
@@ -165,22 +185,78 @@ def _windows(draw: Draw, state: State) -> tuple[Window, ...]:
         tokens = 0
         if not cut and left > 1 and draw.number(0, 2) == 0:
             cut, tokens = True, draw.number(1, left - 1)
-        windows.append(Window(request.req, tokens, hit))
-    return tuple(windows)
+        hits.append(hit)
+        lengths.append(tokens)
+    fields: dict[str, Any] = {"extend_len": tuple(lengths)} if any(lengths) else {}
+    return fields | ({"prefix_len": tuple(hits)} if any(hits) else {}), cut
 
 
-def _extend(draw: Draw, state: State) -> tuple[Operation, ...]:
-    return (Extend(_windows(draw, state), split=draw.number(0, 7) == 0),)
+def _how(draw: Draw, mode: Mode, parts: list[BatchPart]) -> dict[str, Any]:
+    """How the engine builds it, and a wider buffer now and then."""
+    how: dict[str, Any] = {}
+    rows = sum(len(part.reqs) for part in parts)
+    chains = all(
+        tree == tuple(range(len(tree)))
+        for part in parts
+        for value in part.fields.values()
+        for tree in (value if isinstance(value, tuple) else ())
+        if isinstance(tree, tuple)
+    )
+    if mode.speculative:
+        # A tree of several branches goes through an interpreted kernel on a CPU: the chosen scenarios have those.
+        how["path"] = draw.one(("direct", "")) if chains else "direct"
+        how["host_lengths"] = draw.flag()
+    buffer = draw.one(("", "", "", *mode.buffers)) if mode.buffers else ""
+    if buffer == "tier":
+        how |= {"buffer": buffer, "buffer_tokens": _tokens(mode, parts) + draw.number(0, 3)}
+    elif buffer and all(part.reads == RUNNING for part in mode.parts):
+        how |= {"buffer": buffer, "buffer_rows": rows + draw.number(0, 3)}
+    return how
 
 
-def _mixed(draw: Draw, state: State) -> tuple[Operation, ...]:
-    return (Mixed(_windows(draw, state), _reqs(draw.some(running(state)))),)
+def _tokens(mode: Mode, parts: list[BatchPart]) -> int:
+    """Tokens that a packed batch of trees reads."""
+    trees = [tree for part in parts for tree in part.fields.get("parents", ()) or ()]
+    return sum(len(tree) + 1 for tree in trees if isinstance(tree, tuple))
 
 
-def _decode(draw: Draw, state: State) -> tuple[Operation, ...]:
+def readable(mode: Mode, state: State) -> list[Request]:
+    """Requests that rows of this mode can read."""
+    if mode.reads == PREFILLING:
+        return waiting(state)
+    if mode.reads == TEXT:
+        return [request for request in (*waiting(state), *running(state)) if not request.has_media]
+    return running(state) if mode.reads == RUNNING else []
+
+
+def _can_run(mode: Mode) -> Callable[[State], bool]:
+    """Whether every part of a batch finds a request of its own."""
+
+    def possible(state: State) -> bool:
+        if mode.reads == NOBODY:
+            return bool(state.requests)
+        wanted: dict[str, int] = {}
+        for part in mode.parts:
+            wanted[part.reads] = wanted.get(part.reads, 0) + 1
+        return all(len(readable(part, state)) >= wanted[part.reads] for part in mode.parts)
+
+    return possible
+
+
+def _round(draw: Draw, state: State) -> tuple[Operation, ...]:
+    """A speculative round: draft, verify, draft extend, and what was accepted."""
     reqs = _reqs(draw.some(running(state)))
-    pad = draw.one(("", "", "", "", "graph", "dp"))
-    return (Decode(reqs, pad=pad, pad_batch=(len(reqs) + draw.number(0, 3)) if pad else 0),)
+    nodes, topk = draw.number(1, 6), draw.one((1, 1, 2, 3))
+    trees = tuple(_tree(draw, nodes, topk) for _ in reqs)
+    path, host = draw.one(("direct", "caller")), draw.flag()
+    # A tree of several branches goes through an interpreted kernel on a CPU: the chosen scenarios have those.
+    tree_path = path if all(tree == tuple(range(nodes - 1)) for tree in trees) else "direct"
+    return (
+        draft(reqs, num_steps=draw.number(2, 6), topk=topk, path=path, host_lengths=host),
+        verify(reqs, trees, topk=topk, path=tree_path, host_lengths=host),
+        draft_extend(reqs, nodes, host_lengths=host, path=path),
+        *(Accept(req, draw.number(1, max(depths(tree)) + 1)) for req, tree in zip(reqs, trees, strict=True)),
+    )
 
 
 def _tree(draw: Draw, nodes: int, topk: int) -> tuple[int, ...]:
@@ -190,40 +266,10 @@ def _tree(draw: Draw, nodes: int, topk: int) -> tuple[int, ...]:
     parents: list[int] = []
     for node in range(1, nodes):
         low = parents[-1] if parents else 0
+        while parents.count(low) >= topk:
+            low += 1
         parents.append(draw.number(low, min(node - 1, low + 1)))
     return tuple(parents)
-
-
-def _round(draw: Draw, state: State) -> tuple[Operation, ...]:
-    reqs = _reqs(draw.some(running(state)))
-    nodes = draw.number(1, 6)
-    topk = draw.one((1, 1, 2, 3))
-    trees = tuple(_tree(draw, nodes, topk) for _ in reqs)
-    depths = [_depth(tree) for tree in trees]
-    path, host = draw.one(("direct", "caller")), draw.flag()
-    # A tree of several branches goes through an interpreted kernel on a CPU: the chosen scenarios have those.
-    tree_path = path if all(tree == tuple(range(nodes - 1)) for tree in trees) else "direct"
-    return (
-        Draft(reqs, num_steps=draw.number(2, 6), topk=topk, path=path, host_lengths=host),
-        Verify(reqs, trees, topk=topk, path=tree_path, host_lengths=host),
-        DraftExtend(reqs, nodes, host_lengths=host, path=path),
-        *(Accept(req, draw.number(1, depth + 1)) for req, depth in zip(reqs, depths, strict=True)),
-    )
-
-
-def _ragged(draw: Draw, state: State) -> tuple[Operation, ...]:
-    reqs = _reqs(draw.some(running(state)))
-    trees = tuple(tuple(range(draw.number(0, 4))) for _ in reqs)
-    packed = sum(len(tree) + 1 for tree in trees)
-    tier = packed + draw.number(0, 3) if draw.flag() else 0
-    return (Verify(reqs, trees, ragged=True, ragged_tokens=tier),)
-
-
-def _depth(tree: tuple[int, ...]) -> int:
-    depths = [0]
-    for parent in tree:
-        depths.append(depths[parent] + 1)
-    return max(depths)
 
 
 def _reqs(requests: list[Request]) -> tuple[int, ...]:
@@ -242,14 +288,10 @@ def _abortable(state: State) -> list[Request]:
     return [r for r in state.requests.values() if r.status in ("waiting", "running")]
 
 
-DRAWS: Mapping[str, Kind] = MappingProxyType(
+STORY: Mapping[str, Kind] = MappingProxyType(
     {
         "submit": Kind(_room, _submit, 2),
-        "extend": Kind(lambda state: bool(waiting(state)), _extend, 5),
-        "decode": Kind(lambda state: bool(running(state)), _decode, 3),
-        "mixed": Kind(lambda state: bool(waiting(state) and running(state)), _mixed, 4),
         "round": Kind(lambda state: bool(running(state)), _round, 2),
-        "ragged": Kind(lambda state: bool(running(state)), _ragged),
         "retract": _of_one(Retract, running),
         "refuse": _of_one(Reschedule, _refusable),
         "finish": _of_one(Finish, running, 2),
@@ -257,12 +299,21 @@ DRAWS: Mapping[str, Kind] = MappingProxyType(
         "open": Kind(lambda state: len(state.sessions) < MOST_SESSIONS, _open),
         "turn": Kind(lambda state: bool(state.sessions) and _room(state), _turn, 3),
         "told": Kind(lambda state: bool(state.sessions) and _room(state), _told, 4),
-        "idle": Kind(lambda state: bool(state.requests), lambda draw, state: (Idle(),)),
     }
 )
-"""Every kind of move by name."""
+"""What clients and the scheduler do, by name."""
+
+
+def draws() -> Mapping[str, Kind]:
+    """Every kind of move: what clients and the scheduler do, and a forward of each declared mode."""
+    kinds = dict(STORY)
+    for mode in all_modes().values():
+        moves = any(part.reads == PREFILLING or part.emits for part in mode.parts)
+        kinds[mode.name] = Kind(_can_run(mode), _forward(mode), 4 if moves else 1)
+    return kinds
 
 
 def possible(state: State, kinds: Sequence[str]) -> list[str]:
     """The kinds that are possible here, each as often as it weighs."""
-    return [kind for kind in kinds if DRAWS[kind].possible(state) for _ in range(DRAWS[kind].weight)]
+    known = draws()
+    return [kind for kind in kinds if known[kind].possible(state) for _ in range(known[kind].weight)]

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from ropecheck.conformance.scenarios.random.draws import DRAWS, Draw
+from ropecheck.conformance.scenario.operations import Operation, Scenario
+from ropecheck.conformance.scenarios.random.draws import Draw, Kind, draws
 from ropecheck.conformance.scenarios.random.strategies import FAMILIES, moved
-from ropecheck.reference.operations import Operation, Scenario
 from ropecheck.reference.requests import State
 
 
@@ -32,25 +32,25 @@ class EngineMachine(RuleBasedStateMachine):
         self.state = State(family=family)
         draw = Draw(data.draw)
         for kind in ("submit", "open"):
-            self.state = moved(self.state, self.ops, DRAWS[kind].draw(draw, self.state))
+            self.state = moved(self.state, self.ops, draws()[kind].draw(draw, self.state))
 
     def teardown(self) -> None:
         if self.ops:
             type(self).sink(Scenario(name="stateful", ops=tuple(self.ops), family=self.state.family))
 
 
-def _rule(kind: str) -> object:
+def _rule(name: str, kind: Kind) -> object:
     def step(self: EngineMachine, data: st.DataObject) -> None:
-        self.state = moved(self.state, self.ops, DRAWS[kind].draw(Draw(data.draw), self.state))
+        self.state = moved(self.state, self.ops, kind.draw(Draw(data.draw), self.state))
 
-    step.__name__ = kind
-    return precondition(lambda self: DRAWS[kind].possible(self.state))(rule(data=st.data())(step))
+    step.__name__ = name
+    return precondition(lambda self: kind.possible(self.state))(rule(data=st.data())(step))
 
 
 def machine(sink: Callable[[Scenario], None]) -> type[EngineMachine]:
     """A machine whose finished scenarios go to `sink`. Every kind of move is a rule, or several by its weight."""
-    body: dict[str, object] = {kind: _rule(kind) for kind in DRAWS}
-    for kind, declared in DRAWS.items():
-        body |= {f"{kind}_{again}": _rule(kind) for again in range(2, declared.weight + 1)}
+    body: dict[str, object] = {}
+    for name, kind in draws().items():
+        body |= {f"{name}_{again}": _rule(name, kind) for again in range(1, kind.weight + 1)}
     body["sink"] = staticmethod(sink)
     return type("Engine", (EngineMachine,), body)

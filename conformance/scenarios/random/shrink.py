@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 
+from ropecheck.adapters.batch import Batch, BatchPart
 from ropecheck.conformance.judge.outcome import Failure, Outcome
 from ropecheck.conformance.plan.planner import plan
-from ropecheck.reference.operations import (
+from ropecheck.conformance.scenario import domains
+from ropecheck.conformance.scenario.operations import (
     Abort,
     Accept,
-    Decode,
-    Draft,
-    DraftExtend,
-    Extend,
+    Build,
     Finish,
-    Mixed,
     Operation,
     Reschedule,
     Retract,
@@ -28,9 +27,9 @@ from ropecheck.reference.operations import (
     Scenario,
     Submit,
     Turn,
-    Verify,
 )
 from ropecheck.spec.history import History, OutOfDomain, Run
+from ropecheck.spec.modes import composed, mode_of
 
 Key = tuple[str, str, str]
 
@@ -94,65 +93,49 @@ def without_request(op: Operation, req: int) -> Operation | None:
     match op:
         case Submit() | Turn() | Accept() | Retract() | Reschedule() | Finish() | Abort() | Rotate():
             return None if op.req == req else op
-        case Decode() | Draft() | DraftExtend():
-            reqs = tuple(other for other in op.reqs if other != req)
-            return msgspec.structs.replace(op, reqs=reqs) if reqs else None
-        case Verify():
-            kept = [(other, tree) for other, tree in zip(op.reqs, op.parents, strict=True) if other != req]
-            if not kept:
-                return None
-            reqs, trees = zip(*kept, strict=True)
-            return msgspec.structs.replace(op, reqs=reqs, parents=trees)
-        case Extend() | Mixed():
-            windows = tuple(window for window in op.windows if window.req != req)
-            if isinstance(op, Extend):
-                return msgspec.structs.replace(op, windows=windows) if windows else None
-            decodes = tuple(other for other in op.decodes if other != req)
-            if windows and decodes:
-                return Mixed(windows, decodes)
-            if windows:
-                return Extend(windows)
-            return Decode(decodes) if decodes else None
+        case Build():
+            parts = [_without_row(part, req) for part in op.batch.parts]
+            kept = tuple(part for part in parts if part.reqs)
+            if len(kept) == len(parts) or parts == list(op.batch.parts):
+                return msgspec.structs.replace(op, batch=Batch(op.batch.mode, tuple(parts)))
+            return _recomposed(op, kept)
         case _:
             return op
 
 
+def _without_row(part: BatchPart, req: int) -> BatchPart:
+    rows = [row for row, known in enumerate(part.reqs) if known != req]
+    fields = {
+        name: tuple(value[row] for row in rows) if isinstance(value, tuple) else value
+        for name, value in part.fields.items()
+    }
+    return BatchPart(reqs=tuple(part.reqs[row] for row in rows), fields=fields, mode=part.mode)
+
+
+def _recomposed(op: Build, kept: tuple[BatchPart, ...]) -> Build | None:
+    """The forward of the parts that are left, in the mode that is made of them; None when there is none."""
+    names = tuple(part.mode or op.batch.mode for part in kept)
+    try:
+        mode = composed(names)
+    except OutOfDomain:
+        return None
+    parts = tuple(
+        msgspec.structs.replace(part, mode="" if name == mode.name else name)
+        for part, name in zip(kept, names, strict=True)
+    )
+    return Build(Batch(mode.name, parts), path=op.path, host_lengths=op.host_lengths)
+
+
 def smaller_operations(op: Operation) -> Iterator[Operation]:
     """The operation with less in it."""
-    if isinstance(op, Extend | Decode | Draft | Verify | DraftExtend) and op.pad:
-        size = "pad_tokens" if isinstance(op, Extend) else "pad_batch"
-        yield msgspec.structs.replace(op, **{"pad": "", size: 0})
-        yield msgspec.structs.replace(op, **{size: max(getattr(op, size) - 1, 0)})
     match op:
         case Submit() | Turn():
             for prompt in smaller_histories(op.prompt):
                 yield msgspec.structs.replace(op, prompt=prompt)
             if isinstance(op, Turn) and op.offset > 1:
                 yield msgspec.structs.replace(op, offset=op.offset - 1)
-        case Extend() | Mixed():
-            for number, window in enumerate(op.windows):
-                for smaller in ({"tokens": 0}, {"hit": 0}, {"tokens": window.tokens - 1}, {"hit": window.hit - 1}):
-                    changed = msgspec.structs.replace(window, **smaller)
-                    if changed != window and changed.tokens >= 0 and changed.hit >= 0:
-                        windows = (*op.windows[:number], changed, *op.windows[number + 1 :])
-                        yield msgspec.structs.replace(op, windows=windows)
-        case Draft():
-            if op.num_steps > 2:
-                yield msgspec.structs.replace(op, num_steps=op.num_steps - 1)
-            if op.topk > 1:
-                yield msgspec.structs.replace(op, topk=op.topk - 1)
-        case Verify():
-            if all(op.parents):
-                yield msgspec.structs.replace(op, parents=tuple(tree[:-1] for tree in op.parents))
-            if op.ragged:
-                for number, tree in enumerate(op.parents):
-                    if tree:
-                        trees = (*op.parents[:number], tree[:-1], *op.parents[number + 1 :])
-                        yield msgspec.structs.replace(op, parents=trees)
-                if op.ragged_tokens:
-                    yield msgspec.structs.replace(op, ragged_tokens=0)
-        case DraftExtend() if op.num_draft_tokens > 1:
-            yield msgspec.structs.replace(op, num_draft_tokens=op.num_draft_tokens - 1)
+        case Build():
+            yield from _smaller_forwards(op)
         case Accept() if op.tokens > 1:
             yield Accept(op.req, op.tokens - 1)
         case Rotate() if not op.method:
@@ -160,6 +143,32 @@ def smaller_operations(op: Operation) -> Iterator[Operation]:
                 yield Rotate(op.req, op.layout, method)
         case _:
             return
+
+
+def _smaller_forwards(op: Build) -> Iterator[Build]:
+    replace = msgspec.structs.replace
+    if op.buffer:
+        yield replace(op, buffer="", buffer_rows=0, buffer_tokens=0)
+        yield replace(op, buffer_rows=max(op.buffer_rows - 1, 0), buffer_tokens=max(op.buffer_tokens - 1, 0))
+    if op.kernel:
+        yield replace(op, kernel=False)
+    for number, part in enumerate(op.batch.parts):
+        for fields in (*_smaller_windows(part), *domains.smaller(mode_of(part.mode or op.batch.mode), part.fields)):
+            parts = (*op.batch.parts[:number], replace(part, fields=fields), *op.batch.parts[number + 1 :])
+            yield replace(op, batch=Batch(op.batch.mode, parts))
+
+
+def _smaller_windows(part: BatchPart) -> Iterator[dict[str, Any]]:
+    """Prefill rows without a hit or a cut, or with a smaller one."""
+    for name in ("prefix_len", "extend_len"):
+        value = part.fields.get(name)
+        if not isinstance(value, tuple):
+            continue
+        yield {key: other for key, other in part.fields.items() if key != name}
+        for row, tokens in enumerate(value):
+            for less in (0, tokens - 1 if isinstance(tokens, int) else 0):
+                if isinstance(tokens, int) and 0 <= less < tokens:
+                    yield {**part.fields, name: (*value[:row], less, *value[row + 1 :])}
 
 
 def smaller_histories(history: History) -> Iterator[History]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ropecheck.reference.operations import Draft, DraftExtend, Extend, Operation, Scenario, Submit, Turn
+from ropecheck.conformance.scenario.operations import Scenario, Submit, Turn
 from ropecheck.reference.rotary import LAYOUTS, METHODS
 from ropecheck.spec.families import family
 from ropecheck.spec.history import OutOfDomain, Run
@@ -19,20 +19,13 @@ WIDEST = 4096
 """No batch, tree or draft is wider."""
 
 CHOICES = {
-    "path": ("direct", "caller", "fused"),
-    "pad": ("", "graph", "dp"),
+    "path": ("", "direct", "caller", "fused"),
     "layout": tuple(LAYOUTS),
     "method": METHODS,
 }
 """Words that a field may hold."""
-PADS: dict[type[Operation], tuple[str, ...]] = {
-    Extend: ("", "dp"),
-    Draft: ("", "graph", "frozen_kv"),
-    DraftExtend: ("", "graph", "multi_layer"),
-}
-"""Buffers that these forwards may be loaded into, instead."""
-COUNTS = ("topk", "num_steps", "num_draft_tokens", "pad_batch", "refusals", "block_size", "ragged_tokens")
-AT_LEAST_ONE = ("topk", "num_steps", "num_draft_tokens", "refusals", "block_size", "max_new_tokens")
+COUNTS = ("buffer_rows", "buffer_tokens", "refusals")
+AT_LEAST_ONE = ("refusals",)
 KINDS = ("text", "image", "video", "audio")
 
 
@@ -45,7 +38,7 @@ def refuse_nonsense(scenario: Scenario) -> None:
         where = f"ops[{number}]"
         for field, value in _numbers(where, msgspec.to_builtins(op)):
             _number(field, value)
-        for name, known in (CHOICES | {"pad": PADS.get(type(op), CHOICES["pad"])}).items():
+        for name, known in CHOICES.items():
             chosen: str = getattr(op, name, known[0])
             if chosen not in known:
                 raise OutOfDomain(f"{where}.{name}: {chosen!r} is none of {', '.join(map(repr, known))}")
@@ -69,7 +62,7 @@ def _numbers(where: str, value: Any) -> Iterator[tuple[str, int]]:
 
 def _number(field: str, value: int) -> None:
     name = field.rsplit(".", 1)[-1]
-    largest = WIDEST if name in COUNTS else LARGEST
+    largest = WIDEST if name in COUNTS or ".fields." in field else LARGEST
     least = 1 if name in AT_LEAST_ONE else 0
     if not least <= value <= largest:
         raise OutOfDomain(f"{field}: {value} is not in {least} .. {largest}")

@@ -1,0 +1,22 @@
+"""Asking the rules: the only place where a rule's verdict is taken and counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ropecheck.conformance.judge.tally import Tally
+from ropecheck.spec.rules import Rule, Violation, rules_of
+
+
+def ask(tally: Tally, mode: str, view: object) -> list[tuple[Rule, Violation]]:
+    """Every rule that speaks of this view is asked; those that it breaks, with how."""
+    broken = []
+    for rule in rules_of(type(view)):
+        speaks: Any = rule.when
+        if speaks is not None and not speaks(view):
+            continue
+        tally.check(rule.id, mode)
+        found = rule.check(view)
+        if found is not None:
+            broken.append((rule, found))
+    return broken
