@@ -104,4 +104,4 @@ def check(
 
 
 def _print_folders(counts: Counter[str]) -> None:
-    console().print(", ".join(f"{folder} {counts[folder]}" for folder in v.FOLDERS), soft_wrap=True)
+    console().print(", ".join(f"{folder} {counts[folder]}" for folder in v.folders()), soft_wrap=True)
