@@ -115,8 +115,8 @@ def _check(mode: Mode, batch: Batch, requests: Sequence[v.Request]) -> None:
     names = [part.mode or batch.mode for part in batch.parts]
     if names != [part.name for part in mode.parts]:
         raise OutOfDomain(f"{mode.name}: rows of {', '.join(names)}, must be {', '.join(p.name for p in mode.parts)}")
-    if batch.reqs != tuple(range(len(requests))):
-        raise OutOfDomain(f"{mode.name}.reqs: {list(batch.reqs)}, there are {len(requests)} requests")
+    if tuple(dict.fromkeys(batch.reqs)) != tuple(range(len(requests))):
+        raise OutOfDomain(f"{mode.name}.reqs: {list(batch.reqs)}, must number the {len(requests)} requests in order")
     for part_mode, part in zip(mode.parts, batch.parts, strict=True):
         wanted = [field for field in part_mode.fields if field.kind != "step"]
         if set(part.fields) != {field.name for field in wanted}:

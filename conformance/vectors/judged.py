@@ -80,7 +80,7 @@ def _forward(batch: Batch, requests: Sequence[v.Request], derived: Sequence[Deri
     """By the judge of a run, as a worker would have answered."""
     mode = mode_of(batch.mode)
     right = {one.table.label: _tables(one, mode) for one in derived}
-    lines = tuple(map(_line, requests))
+    lines = tuple(_line(requests[req]) for req in batch.reqs)
     expected = Expected(
         mode=mode,
         batch=batch,

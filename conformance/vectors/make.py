@@ -8,17 +8,21 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ropecheck.adapters.batch import Batch
 from ropecheck.conformance.scenario import operations as ops
 from ropecheck.conformance.scenario.forward import OWN_NAME, Expected
 from ropecheck.conformance.scenario.lifecycle import apply
+from ropecheck.conformance.scenarios.chosen import chosen
+from ropecheck.conformance.scenarios.exhaustive.modes import ModeScope, batches
 from ropecheck.conformance.vectors import types as v
 from ropecheck.conformance.vectors.judged import rules_of
 from ropecheck.conformance.vectors.make_prompts import prompts
 from ropecheck.conformance.vectors.make_sessions import histories
-from ropecheck.conformance.vectors.wire import batch_of, request_of, table_of
+from ropecheck.conformance.vectors.wire import batch_of, requests_of, table_of
 from ropecheck.conformance.version import spec_hash
 from ropecheck.reference.requests import State
+from ropecheck.spec.history import image, text
+from ropecheck.spec.modes import all_modes, mode_of
+from ropecheck.spec.modes.declaration import Mode
 from ropecheck.spec.rules import all_rules
 
 
@@ -35,6 +39,19 @@ class Candidate:
     @property
     def folder(self) -> str:
         return v.folder_of(self.vector.input)
+
+
+DECLARED = ModeScope(name="declared", prompts=((text(5),), (text(2), image(1, 4, 6), text(3))), rows=2, bound=2)
+"""Batches of every mode, whether somebody chose scenarios for it or not."""
+
+
+def sources() -> Iterator[ops.Scenario]:
+    """What vectors are made of: chosen scenarios, then those that follow from the modes' declarations."""
+    yield from chosen()
+    for mode in all_modes().values():
+        for batch in batches(DECLARED, mode):
+            note = f"What the declaration of {mode.name} gives: {mode.title}"
+            yield ops.Scenario(name=f"declared: {mode.name}", ops=batch, note=note)
 
 
 def candidates(scenarios: Iterable[ops.Scenario]) -> tuple[Candidate, ...]:
@@ -72,7 +89,7 @@ def _forward(scenario: ops.Scenario, number: int, state: State, expected: Expect
         return  # only the first forward of a loop was driven: as a vector the loop would be torn
     value = v.ForwardInput(
         family=scenario.family,
-        requests=_requests(state, expected.batch),
+        requests=requests_of(state, expected.batch),
         batch=batch_of(expected.batch),
         tier=int(expected.tables[""].positions.size) if expected.buffer == "tier" else 0,
     )
@@ -86,7 +103,7 @@ def _padding(
     if built is None or buffer in OWN_NAME:
         return  # whose graph replays a draft is the engine's affair: the vector would say the same
     width = int(built.positions.size)
-    load = v.Load(requests=_requests(state, expected.batch), batch=batch_of(expected.batch), padded_tokens=width)
+    load = v.Load(requests=requests_of(state, expected.batch), batch=batch_of(expected.batch), padded_tokens=width)
     earlier = loads.setdefault(f"{buffer} {mode}", [])
     static = buffer != "dp"  # padding to other ranks makes a new tensor; a graph's has the size of the largest capture
     value = v.PaddingInput(
@@ -112,8 +129,8 @@ def _candidate(
     source: str = "",
 ) -> Candidate:
     rules = rules_of(value, tables)
-    known = all_rules()
-    bugs = sorted({bug for rule in rules for bug in known[rule].bugs})
+    known, mode = all_rules(), _mode(value)
+    bugs = sorted({bug for rule in rules for bug in (mode.bugs.get(rule) if mode else None) or known[rule].bugs})
     vector = v.Vector(
         schema=v.SCHEMA,
         id=v.id_of(value),
@@ -132,10 +149,10 @@ def _candidate(
     return Candidate(vector=vector, features=frozenset(rules) | situations, size=len(msgspec.json.encode(vector)))
 
 
+def _mode(value: v.Input) -> Mode | None:
+    return mode_of(value.batch.mode) if isinstance(value, v.ForwardInput) else None
+
+
 def _situations(expected: Expected) -> frozenset[str]:
     """What the forward is an example of, and how many requests it holds."""
     return expected.situations | {f"{len(expected.batch.reqs)} requests"}
-
-
-def _requests(state: State, batch: Batch) -> tuple[v.Request, ...]:
-    return tuple(request_of(state, state.requests[req]) for req in batch.reqs)

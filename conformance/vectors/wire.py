@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ropecheck.adapters.batch import Batch, BatchPart
+from msgspec.structs import replace
+
+from ropecheck.adapters.batch import Batch
 from ropecheck.conformance.vectors import types as v
 from ropecheck.reference.requests import Request, State, line_of
 from ropecheck.reference.tables import BatchTables
@@ -31,12 +33,15 @@ def request_of(state: State, request: Request) -> v.Request:
     return v.Request(runs=runs_of(request.prompt), table=rows_of(line.table), delta=line.delta, tabulated=tabulated)
 
 
+def requests_of(state: State, batch: Batch) -> tuple[v.Request, ...]:
+    """The batch's requests, once each, in the order in which their first rows stand."""
+    return tuple(request_of(state, state.requests[req]) for req in dict.fromkeys(batch.reqs))
+
+
 def batch_of(batch: Batch) -> Batch:
-    """The batch with its rows' requests numbered from 0, as a vector lists them."""
-    parts, first = [], 0
-    for part in batch.parts:
-        parts.append(BatchPart(reqs=tuple(range(first, first + len(part.reqs))), fields=part.fields, mode=part.mode))
-        first += len(part.reqs)
+    """The batch with its requests numbered as `requests_of` lists them."""
+    number = {req: at for at, req in enumerate(dict.fromkeys(batch.reqs))}
+    parts = [replace(part, reqs=tuple(number[req] for req in part.reqs)) for part in batch.parts]
     return Batch(batch.mode, tuple(parts))
 
 
