@@ -35,9 +35,7 @@ _COPIES = ("_to_copy", "copy_")
 def cost(state: JobState, step: Cost) -> Counted:
     """Run the step's batch constructor on the meta device and count; on a GPU count there. Raises Absent."""
     forward = step.forward
-    member = batches.MEMBERS[forward.mode]
-    if state.engine.mode(member) is None:
-        raise Absent(f"this release has no ForwardMode.{member}")
+    batches.member_of(state, forward.mode)
     if state.device != "cpu":
         return cuda_cost.measured(state, forward)
     batch = batches.schedule_batch(state, forward, device="meta")

@@ -22,6 +22,7 @@ from ropecheck.conformance.known.differences import Difference
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.store.files import pretty, read_scenario, write_atomic
 from ropecheck.conformance.versions import parse_range, within
+from ropecheck.spec.aliases import todays
 from ropecheck.spec.rules import all_rules
 
 FOLDER = Path(__file__).parents[1] / "data" / "known"
@@ -109,6 +110,7 @@ def _read(path: Path) -> Known:
         raise UsageError(f"{path}: not TOML: {error}") from error
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {error}") from error
+    entry = msgspec.structs.replace(entry, rule=todays(entry.rule)[0])
     for field in ("rule", "mode", "signature", "target", "reason", "link", "witness"):
         if not getattr(entry, field).strip():
             raise UsageError(f"{path}: {field} is empty")

@@ -33,9 +33,6 @@ from ropecheck.conformance.run.seat import (
 )
 from ropecheck.conformance.targets.registry import Target
 
-COMPARE_BY, COMPARATOR = "ROPECHECK_COMPARATOR", "ropecheck.conformance.device.compare:Comparator"
-"""How a worker on a device is told which class compares tables there."""
-
 
 class Pool(Generic[P]):
     """Workers of one target. `out` gets their logs and in-flight scenarios. Use as a context manager.
@@ -182,8 +179,7 @@ class Pool(Generic[P]):
         try:
             # A suspect's kernels run one after the other, so that the failing one is named.
             blocking = {"CUDA_LAUNCH_BLOCKING": "1"} if seat.alone else {}
-            compare = {COMPARE_BY: COMPARATOR} if self.device != "cpu" else {}
-            target = replace(self.target, env={**self.target.env, **compare, **blocking})
+            target = replace(self.target, env={**self.target.env, **blocking})
             process = Process(target, self.device, self._out / f"worker-{seat.number}.log")
         except OSError as error:
             self._give_up(seat, f"cannot start {self.target.argv[0]}: {error.strerror or error}")

@@ -12,7 +12,7 @@ from ropecheck.conformance.known.differences import Difference
 from ropecheck.conformance.known.failures import Known, match
 from ropecheck.conformance.run.events import MAX_UNRUN, Finding, Header, ScenarioDone, Summary
 from ropecheck.conformance.run.subject import Subject
-from ropecheck.conformance.scenario.operations import Extend, Mixed, Scenario, Submit, Turn
+from ropecheck.conformance.scenario.operations import Build, Scenario, Submit, Turn
 from ropecheck.conformance.store.files import Stored, StoredCase, pretty, write_atomic
 
 
@@ -161,6 +161,6 @@ def size_of(scenario: Subject) -> tuple[int, int, str]:
             for run in op.prompt:
                 t, h, w = run.grid or (0, 0, 0)
                 tokens += run.tokens + t * h * w
-        elif isinstance(op, Extend | Mixed):
-            tokens += len(op.windows)
+        elif isinstance(op, Build):
+            tokens += len(op.batch.reqs)
     return len(scenario.ops), tokens, scenario.id

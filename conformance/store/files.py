@@ -19,6 +19,7 @@ from ropecheck.conformance.families.files import problem_of
 from ropecheck.conformance.judge.outcome import Failure, Unrun
 from ropecheck.conformance.scenario.legal import refuse_nonsense
 from ropecheck.conformance.scenario.operations import Scenario
+from ropecheck.conformance.scenario.upgrade import upgraded
 from ropecheck.spec.history import OutOfDomain
 
 
@@ -102,6 +103,7 @@ def read_any(path: Path) -> Stored | StoredCase:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: not JSON: {error}") from error
+    raw = _upgraded(raw)
     if not isinstance(raw, dict):
         raise UsageError(f"{path}: a scenario is a JSON object, not {type(raw).__name__}")
     try:
@@ -123,6 +125,13 @@ def read_any(path: Path) -> Stored | StoredCase:
     except OutOfDomain as error:
         raise UsageError(f"{path}: {error}") from error
     return stored
+
+
+def _upgraded(raw: Any) -> Any:
+    """Files of the first format as files of today's."""
+    if isinstance(raw, dict) and "scenario" in raw:
+        return raw | {"scenario": upgraded(raw["scenario"])}
+    return upgraded(raw)
 
 
 def _read_case(path: Path, raw: dict[str, Any]) -> StoredCase:

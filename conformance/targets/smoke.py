@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ropecheck.adapters import protocol
+from ropecheck.adapters.batch import Batch, BatchPart
 from ropecheck.adapters.protocol import Answer, Forward, Hello, Item, Job, Media, Submit, Tables, Tensor
 from ropecheck.conformance.run.client import Process
 from ropecheck.conformance.targets.registry import Target
@@ -41,12 +42,16 @@ def job() -> Job:
         (
             Submit(0, (11, 12, 501, 501, 501, 501, 13, 14), media),
             Submit(1, (21, 22, 23, 24)),
-            Forward("extend", (0, 1), seq_lens=(8, 4), prefix_lens=(0, 0), extend_lens=(8, 4)),
+            _forward("extend", prefix_len=(0, 0), extend_len=(8, 4)),
             protocol.Generate(0, (31,)),
             protocol.Generate(1, (32,)),
-            Forward("decode", (0, 1), seq_lens=(9, 5)),
+            _forward("decode", seq_len=(9, 5)),
         ),
     )
+
+
+def _forward(mode: str, **fields: tuple[int, ...]) -> Forward:
+    return Forward(Batch(mode, (BatchPart((0, 1), dict(fields)),)))
 
 
 EXPECTED = {2: tuple(row + TEXT for row in ROWS), 5: ((6, 4),) * 3}
