@@ -167,7 +167,7 @@ def test_default_phases_are_those_that_the_target_offers() -> None:
         ('{"name": "x", "family": "qwen2_vl", "prompts": []}', "no prompt - at `$.prompts`"),
         ('{"name": "x", "family": "qwen2_vl", "prompts": [[{"type": "segment", "kind": "audio"}]]}', "hears no audio"),
         ('{"name": "", "family": "qwen2_vl", "prompts": [[{"type": "segment", "kind": "text", "tok": 1}]]}', "`tok`"),
-        ('{"name": "x", "family": "qwen2_vl", "prompts": [[]], "torn": "grid missing"}', "without a grid"),
+        ('{"name": "x", "family": "qwen2_vl", "prompts": [[]], "torn": "grid missing"}', "has none"),
         ('{"name": "x", "family": "qwen2_vl", "prompts": 3}', "$.prompts"),
         ('{"case": {"name": "x", "family": "qwen2_vl"}, "target": "", "version": "", "device": ""}', "`prompts`"),
     ],
