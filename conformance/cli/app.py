@@ -15,6 +15,7 @@ from ropecheck.conformance.cli import bundle as cli_bundle
 from ropecheck.conformance.cli import known as cli_known
 from ropecheck.conformance.cli import look as cli_look
 from ropecheck.conformance.cli import prove as cli_prove
+from ropecheck.conformance.cli import report as cli_report
 from ropecheck.conformance.cli import targets as cli_targets
 from ropecheck.conformance.cli import vectors as cli_vectors
 from ropecheck.conformance.cli.options import (
@@ -58,6 +59,7 @@ app = typer.Typer(
 app.add_typer(cli_known.app, name="known")
 app.add_typer(cli_vectors.app, name="vectors")
 app.add_typer(cli_look.list_app, name="list")
+app.add_typer(cli_report.app, name="report")
 app.command("explain")(cli_look.explain)
 app.command("doctor")(cli_look.doctor)
 cli_targets.mount(app)
@@ -91,7 +93,7 @@ def run(
         shard=shard_for(shard),
         limits=Limits(scenario=limit_for(time_limit)),
         known_folder=known,
-        complete=not phase and shard == "1/1",
+        complete=not phase,
     )
     return run_session(settings, [*reports_for(report, out), Terminal(console())]).exit_code
 

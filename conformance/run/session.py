@@ -32,7 +32,7 @@ from ropecheck.conformance.run.events import (
     Summary,
     Warned,
 )
-from ropecheck.conformance.run.notices import after_run, before_run, not_offered
+from ropecheck.conformance.run.notices import before_run, not_offered_lines, unreached, unreached_lines
 from ropecheck.conformance.run.phases import Options, Phase
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.seat import Limits
@@ -71,7 +71,7 @@ class Settings:
     shrink_seconds: float = 30.0
     """For making new findings' witnesses smaller; 0: leave them as they are."""
     complete: bool = True
-    """Warn about what was never reached."""
+    """Every default phase: what was never reached is worth a warning, once all shards are there."""
 
 
 class Runner:
@@ -257,6 +257,7 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
             workers=pool.workers,
             phases=tuple(phase.name for phase in settings.phases),
             shard=f"{settings.shard[0]}/{settings.shard[1]}",
+            complete=settings.complete,
             out=settings.out,
             known_folder=settings.known_folder,
             known=known_list.applying(entries, hello.target, hello.version, settings.device),
@@ -285,11 +286,15 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
         except UsageError as error:
             bad_input = error
         summary.totals.seconds = time.monotonic() - started
-        if settings.complete and not summary.interrupted and not summary.gave_up and bad_input is None:
-            after_run(summary, {phase.needs for phase in settings.phases}, runner.warn)
-        not_offered(summary, runner.warn)
-        if settings.shard[1] > 1 or summary.totals.could_not_run:
-            summary.scope.certificate = None  # it speaks of every scenario of the bound
+        summary.unreached = unreached(summary, {phase.needs for phase in settings.phases})
+        whole = settings.shard[1] == 1 and not summary.interrupted and not summary.gave_up and bad_input is None
+        for line in unreached_lines(summary.unreached) if settings.complete and whole else ():
+            runner.warn(line)
+        for line in not_offered_lines(summary.not_offered):
+            runner.warn(line)
+        scope = summary.scope
+        scope.of_shard = None if summary.totals.could_not_run else scope.certificate
+        scope.certificate = scope.of_shard if settings.shard[1] == 1 else None  # it speaks of the whole bound
         if pool.restarts:
             runner.warn(f"{pool.restarts} worker restarts; see worker-N.log in {settings.out}")
     summary.sort()

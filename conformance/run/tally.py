@@ -105,6 +105,7 @@ class Tally:
 
     def shrunk(self, finding: Finding, scenario: Scenario, failure: Failure) -> None:
         """A smaller witness of a finding has been found."""
+        finding.found = finding.found or finding.size
         finding.scenario, finding.failure, finding.size = scenario, failure, size_of(scenario)
         outcome = Outcome(scenario=scenario.id, name=scenario.name, failures=(failure,))
         self._store(finding, outcome)

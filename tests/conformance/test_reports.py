@@ -66,6 +66,7 @@ def test_report_json(ropecheck: Run, tmp_path: Path, known_folder: Path) -> None
         "situations",
         "kernels",
         "warnings",
+        "part",
     }
 
 
