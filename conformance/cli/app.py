@@ -3,6 +3,7 @@ configuration; 3 something could not run; 4 nothing was checked; 130 interrupted
 
 from __future__ import annotations
 
+import errno
 import sys
 import time
 from collections.abc import Sequence
@@ -36,12 +37,12 @@ from ropecheck.conformance.cli.options import (
     target_for,
     workers_for,
 )
-from ropecheck.conformance.errors import GaveUp, UsageError
+from ropecheck.conformance.errors import GaveUp, UsageError, line_of, visible
 from ropecheck.conformance.report.terminal import Terminal
 from ropecheck.conformance.run import phases
 from ropecheck.conformance.run.phases import Options, Phase
 from ropecheck.conformance.run.seat import Limits
-from ropecheck.conformance.run.session import Settings
+from ropecheck.conformance.run.session import Settings, refuse_illegal
 from ropecheck.conformance.run.session import run as run_session
 from ropecheck.conformance.run.subject import Subject
 from ropecheck.conformance.store.files import Stored, StoredCase
@@ -138,6 +139,9 @@ def replay(
 ) -> int:
     """Run single scenarios again, on any target or device, and show what they do."""
     stored = [find_scenario(name, out, known) for name in what]
+    for name, one in zip(what, stored, strict=True):
+        if isinstance(one, Stored):
+            refuse_illegal(name, one.scenario, device or one.device or "cpu")
     target = target or one_of("target", (one.target for one in stored)) or DEFAULT
     device = device or one_of("device", (one.device for one in stored)) or "cpu"
     folder = out / "replay"
@@ -175,7 +179,9 @@ def execute(argv: Sequence[str]) -> int:
         return _complain("interrupted", 130)
     except BrokenPipeError:
         return 141  # the reader of our output left, as with `| head`
-    except (OSError, MemoryError, OverflowError, RecursionError) as error:
+    except OSError as error:
+        return _complain(line_of(error), 3 if error.errno in (errno.ENOSPC, errno.EDQUOT) else 2)
+    except (MemoryError, OverflowError, RecursionError) as error:
         return _complain(f"{type(error).__name__}: {error}", 2)
     except Exception as error:
         # Click's own errors; which module they live in depends on typer's version.
@@ -189,5 +195,5 @@ def execute(argv: Sequence[str]) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"ropecheck: {message.strip()}", file=sys.stderr)
+    print(f"ropecheck: {visible(message.strip())}", file=sys.stderr)
     return code

@@ -83,6 +83,15 @@ def test_bad_usage_is_one_line_and_exit_2(
     assert error.count("\n") == 1
 
 
+def test_lost_contexts_are_never_green(ropecheck: Run, tmp_path: Path) -> None:
+    """Each scenario breaks the device once and passes alone: what broke it stays unknown, so the run is not well."""
+    lost = [scenario(*[how.OK] * n, how.CUDA_AT_FIRST) for n in range(7)]
+    assert ropecheck([PASSES, *lost], workers=2) == 3
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["totals"]["could_not_run"] == len(lost)
+    assert sum("the device context was lost" in warning for warning in report["warnings"]) == len(lost)
+
+
 def test_bad_usage_loses_no_earlier_report(ropecheck: Run, tmp_path: Path) -> None:
     ropecheck([PASSES])
     before = (tmp_path / "out" / "report.json").read_bytes()

@@ -14,7 +14,9 @@ from ropecheck.adapters import protocol
 from ropecheck.conformance.errors import GaveUp
 from ropecheck.conformance.judge.outcome import Unrun
 from ropecheck.conformance.run.pool import Pool
-from ropecheck.conformance.run.seat import Limits
+from ropecheck.conformance.run.printed import FIRST, LAST
+from ropecheck.conformance.run.seat import Doubted, Limits, Reply
+from ropecheck.conformance.store.files import read_scenario
 from ropecheck.conformance.targets.registry import Target
 from ropecheck.reference.operations import Scenario
 from tests.conformance import planted_worker as how
@@ -25,9 +27,9 @@ GOOD = [scenario(*[how.OK] * n, name=f"good {n}") for n in range(1, 9)]
 
 def run(
     scenarios: list[Scenario], out: Path, workers: int = 1, limit: float = 20.0, restarts: int = 5
-) -> tuple[dict[str, protocol.Answer | Unrun], Pool[StubPlan]]:
+) -> tuple[dict[str, Reply], Pool[StubPlan]]:
     limits = Limits(scenario=limit, start=20.0, restarts=restarts)
-    with Pool[StubPlan](planted(), device="cpu", workers=workers, out=out, limits=limits) as pool:
+    with Pool[StubPlan](planted(flag=out / "flag"), device="cpu", workers=workers, out=out, limits=limits) as pool:
         pool.start()
         found = {}
         for plan, answer in pool.answers(map(stub_plan, scenarios)):
@@ -78,6 +80,18 @@ def test_a_broken_cuda_context_is_answered_and_then_replaced(tmp_path: Path) -> 
     assert all(isinstance(answer, protocol.Answer) for answer in found.values())
     assert len(found) == len(GOOD) + 1
     assert pool.restarts == 2, "the suspect broke a process of its own as well"
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_a_lost_context_is_told_whichever_worker_loses_it_last(workers: int, tmp_path: Path) -> None:
+    """The suspects of every worker run alone, even when nothing else is left to do."""
+    lost = [scenario(*[how.OK] * n, how.CUDA_AT_FIRST) for n in range(2 * workers)]
+    found, _ = run([GOOD[0], *lost], tmp_path, workers)
+    assert set(found) == {GOOD[0].id, *(one.id for one in lost)}
+    for one in lost:
+        reply = found[one.id]
+        assert isinstance(reply, Doubted)
+        assert all(isinstance(result, protocol.Done) for result in reply.answer.results)
 
 
 def test_restarts_in_a_row_are_limited(tmp_path: Path) -> None:
@@ -138,6 +152,34 @@ def test_the_time_limit_counts_from_when_a_scenario_is_at_the_head(tmp_path: Pat
     found, pool = run(slow, tmp_path, limit=0.55)
     assert all(isinstance(answer, protocol.Answer) for answer in found.values())
     assert pool.restarts == 0
+
+
+def test_what_waits_for_nothing_is_an_error_and_no_hang(tmp_path: Path) -> None:
+    with Pool[StubPlan](planted(), device="cpu", workers=1, out=tmp_path) as pool:
+        pool.start()
+        with pytest.raises(RuntimeError, match="would wait for ever"):
+            pool._wait()
+
+
+def test_an_engine_that_prints_without_end_is_answered(tmp_path: Path) -> None:
+    found, pool = run([scenario(how.FLOOD), *GOOD[:2]], tmp_path)
+    assert all(isinstance(answer, protocol.Answer) for answer in found.values())
+    assert pool.restarts == 0
+    log = (tmp_path / "worker-0.log").read_text()
+    assert len(log) < FIRST + LAST + 100
+    assert "the last line" in log
+
+
+def test_a_killed_run_keeps_what_it_had_in_flight(tmp_path: Path) -> None:
+    (tmp_path / "in-flight").mkdir()
+    (tmp_path / "in-flight" / "worker-0.a.json").write_bytes(msgspec.json.encode(GOOD[3]))
+    warnings: list[str] = []
+    with Pool[StubPlan](planted(), device="cpu", workers=1, out=tmp_path, warn=warnings.append) as pool:
+        pool.start()
+        list(pool.answers(map(stub_plan, GOOD)))
+    kept = tmp_path / "unfinished" / f"{GOOD[3].id}.json"
+    assert read_scenario(kept) == GOOD[3]
+    assert len(warnings) == 1 and str(kept) in warnings[0]
 
 
 def test_scenarios_are_on_disk_while_they_run_and_gone_afterwards(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from ropecheck.conformance.device.score import FAULTS
 from ropecheck.conformance.plan.planner import CostCheck, plan
 from ropecheck.conformance.run.ask import Asked, NoAnswer
 from ropecheck.conformance.run.pool import Pool
-from ropecheck.conformance.run.seat import Limits, poisoned
+from ropecheck.conformance.run.seat import Doubted, Limits, poisoned
 from ropecheck.conformance.selftest.reference_engine import tensor
 from ropecheck.conformance.targets.registry import Target
 from tests.conformance import planted_worker as how
@@ -76,16 +76,14 @@ def test_the_culprit_is_run_alone_and_the_rest_is_unharmed(tmp_path: Path) -> No
 
 
 def test_a_scenario_that_only_meets_a_broken_context_is_acquitted(tmp_path: Path) -> None:
-    """It fails beside others and passes alone: those before it are run alone as well, and it keeps its right answer."""
-    warnings: list[str] = []
-    flag = tmp_path / "flag"
-    target = planted()
-    target = Target(name="planted", argv=target.argv, env={**target.env, "PLANTED_FLAG": str(flag)})
+    """It fails beside others and passes alone: it keeps its right answer, and the loss is told."""
+    target = planted(flag=tmp_path / "flag")
     met = scenario(how.CUDA_ONCE)
-    found = pool_run([scenario(how.OK), met, scenario(how.OK, how.OK)], tmp_path / "out", target, warnings)
+    found = pool_run([scenario(how.OK), met, scenario(how.OK, how.OK)], tmp_path / "out", target, [])
     assert len(found) == 3
-    assert all(isinstance(result, protocol.Done) for result in found[met.id].results)
-    assert [line for line in warnings if "passes alone" in line]
+    doubted = found[met.id]
+    assert isinstance(doubted, Doubted) and "alone it passes" in doubted.why.message
+    assert all(isinstance(result, protocol.Done) for result in doubted.answer.results)
 
 
 # ---------------------------------------------------------------- costs and limits
