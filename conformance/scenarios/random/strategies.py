@@ -26,12 +26,16 @@ def histories(draw: Callable[[Any], Any], most: int = 4, largest: int = 6) -> Hi
 @st.composite
 def scenarios(draw: Callable[[Any], Any], moves: int = 14, kinds: tuple[str, ...] = tuple(DRAWS)) -> Scenario:
     """A scenario of up to `moves` legal moves of the given kinds. It may run no forward; `plan` then refuses it."""
-    one = Draw(draw)
-    state = State(family=one.one(FAMILIES))
+    return drawn(Draw(draw), moves, kinds)
+
+
+def drawn(draw: Draw, moves: int, kinds: tuple[str, ...] = tuple(DRAWS)) -> Scenario:
+    """The same, of draws from anywhere."""
+    state = State(family=draw.one(FAMILIES))
     ops: list[Operation] = []
     for _ in range(moves):
-        kind = one.one(possible(state, kinds))
-        state = moved(state, ops, DRAWS[kind].draw(one, state))
+        kind = draw.one(possible(state, kinds))
+        state = moved(state, ops, DRAWS[kind].draw(draw, state))
     return Scenario(name="random", ops=tuple(ops), family=state.family)
 
 
