@@ -47,6 +47,7 @@ from ropecheck.conformance.run.session import run as run_session
 from ropecheck.conformance.run.subject import Subject
 from ropecheck.conformance.store.files import Stored, StoredCase
 from ropecheck.conformance.store.find import find_scenario
+from ropecheck.conformance.targets.pip_overlay import ProvisionError
 from ropecheck.conformance.targets.registry import DEFAULT
 
 app = typer.Typer(
@@ -175,6 +176,8 @@ def execute(argv: Sequence[str]) -> int:
         return _complain(str(error), 2)
     except GaveUp as error:
         return _complain(str(error), 3)
+    except ProvisionError as error:
+        return _complain(str(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         return _complain("interrupted", 130)
     except BrokenPipeError:

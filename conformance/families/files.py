@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from ropecheck.conformance.families.case import Case, expected, step
 from ropecheck.conformance.families.layout import Segment
 from ropecheck.conformance.families.torn import TEARS
+from ropecheck.reference.legal import LARGEST, WIDEST
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.history import OutOfDomain
 from ropecheck.spec.rules import all_rules
@@ -25,15 +28,33 @@ def problem_of(case: Case) -> str:
             return f"unknown {field} {value!r} - at `$.{field}`"
     if not case.prompts:
         return "no prompt - at `$.prompts`"
-    for number, prompt in enumerate(case.prompts):
-        for place, segment in enumerate(prompt):
-            if segment.tokens < 0 or segment.features < 0:
-                return f"a negative length - at `$.prompts[{number}][{place}]`"
+    if problem := _too_large(case):
+        return problem
     try:
         expected(case)
         step(case)
     except OutOfDomain as error:
         return f"not legal: {error} - at `$.prompts`"
+    return ""
+
+
+def _too_large(case: Case) -> str:
+    """What is outside the limits, naming the field; nothing of the case has been laid out yet."""
+    total = 0
+    for number, prompt in enumerate(case.prompts):
+        for place, segment in enumerate(prompt):
+            where = f"$.prompts[{number}][{place}]"
+            sizes = {"tokens": segment.tokens, "features": segment.features}
+            sizes |= {f"grid[{axis}]": size for axis, size in enumerate(segment.grid or ())}
+            for field, size in sizes.items():
+                if not 0 <= size <= LARGEST:
+                    return f"{size} is not in 0 .. {LARGEST} - at `{where}.{field}`"
+            if not 0 <= segment.seconds <= LARGEST:
+                return f"{segment.seconds} is not in 0 .. {LARGEST} - at `{where}.seconds`"
+            total += segment.tokens + segment.features + math.prod(segment.grid or (0,))
+    if total > LARGEST or len(case.prompts) > WIDEST:
+        said = f"{len(case.prompts)} prompts of {total} tokens, frames and patches"
+        return f"{said}; at most {WIDEST} of {LARGEST} - at `$.prompts`"
     return ""
 
 

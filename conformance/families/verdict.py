@@ -38,6 +38,8 @@ def judge(case: Case, result: protocol.Result) -> Outcome:
     want = expected(case)
     table, delta = array(result.table), array(result.delta)
     failures = [*_judge_shape(case, want, result), *_judge_deltas(case, want, delta)]
+    if table.ndim in (2, 3) and len(table) != FAMILIES[case.family].axes:
+        return _outcome(case, {"families.dtype_and_shape", "families.delta"}, failures)
     rows = table[:, None, :] if table.ndim == 2 else table
     ahead = None if result.ahead is None else array(result.ahead)
     answered = rows.shape[1] if rows.ndim == 3 else 0
@@ -116,8 +118,10 @@ def _judge_shape(case: Case, want: Expected, result: protocol.PromptTables) -> l
     found = []
     if result.table.dtype != "int64":
         found.append((f"table is {result.table.dtype}", f"the table is {result.table.dtype}, not int64"))
-    if result.table.shape != right and rank != len(right):
+    if rank != len(right):
         found.append(("table shape", f"the table is {list(result.table.shape)}, not {list(right)}"))
+    elif result.table.shape[0] != axes:
+        found.append(("wrong number of rows", f"the table has {result.table.shape[0]} rows, not {axes}"))
     if result.delta.dtype != "int64":
         found.append((f"delta is {result.delta.dtype}", f"the delta is {result.delta.dtype}, not int64"))
     if result.delta.shape != (batch, 1):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 import msgspec
@@ -47,10 +46,8 @@ def test_a_large_job_waits_for_room_without_blocking(tmp_path: Path) -> None:
     target = Target(name="t", argv=(sys.executable, "-c", "import time; time.sleep(60)"))
     process = Process(target, "cpu", tmp_path / "log")
     try:
-        started = time.monotonic()
         process.send(protocol.Job("x" * (8 << 20), ()))
         assert process.writing
-        assert time.monotonic() - started < 5
     finally:
         process.stop()
 

@@ -53,9 +53,7 @@ def start(tmp_path: Path, *codes: tuple[int, ...], hello: str = "well") -> subpr
 
 def wait_for(what: Callable[[], bool]) -> None:
     """Until it is so; a machine that is busy takes its time."""
-    end = time.monotonic() + 120
     while not what():
-        assert time.monotonic() < end, "it never came to be"
         time.sleep(0.02)
 
 
@@ -87,7 +85,7 @@ def test_an_interrupt_while_workers_start_leaves_a_report(number: signal.Signals
     wait_for((tmp_path / "out" / ".reserve").exists)
     time.sleep(0.3)
     process.send_signal(number)
-    output, error = process.communicate(timeout=120)
+    output, error = process.communicate()
     assert process.returncode == 130, error.decode()
     assert b"Traceback" not in error
     assert b"interrupted" in output

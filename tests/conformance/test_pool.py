@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from ropecheck.adapters import protocol
 from ropecheck.conformance.errors import GaveUp
 from ropecheck.conformance.judge.outcome import Unrun
+from ropecheck.conformance.run import pool as pool_module
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.printed import FIRST, LAST
 from ropecheck.conformance.run.seat import Doubted, Limits, Reply
@@ -26,9 +28,9 @@ GOOD = [scenario(*[how.OK] * n, name=f"good {n}") for n in range(1, 9)]
 
 
 def run(
-    scenarios: list[Scenario], out: Path, workers: int = 1, limit: float = 20.0, restarts: int = 5
+    scenarios: list[Scenario], out: Path, workers: int = 1, limit: float = 120.0, restarts: int = 5
 ) -> tuple[dict[str, Reply], Pool[StubPlan]]:
-    limits = Limits(scenario=limit, start=20.0, restarts=restarts)
+    limits = Limits(scenario=limit, restarts=restarts)
     with Pool[StubPlan](planted(flag=out / "flag"), device="cpu", workers=workers, out=out, limits=limits) as pool:
         pool.start()
         found = {}
@@ -43,7 +45,7 @@ def run(
     [
         (how.KILLED, "run", "SIGKILL"),
         (how.SEGFAULT, "run", "SIGSEGV; it printed: about to touch null"),
-        (how.HANG, "time limit", "no answer within 0.5 s"),
+        (how.HANG, "time limit", "no answer within 2 s"),
         (how.GARBAGE, "decode", "not a frame: b'Traceback"),
         (how.WRONG_TYPE, "decode", "$.results"),
         (how.SHORT, "decode", "0 results for 1 steps"),
@@ -54,7 +56,7 @@ def run(
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_bad_scenario_costs_itself_alone(code: int, stage: str, words: str, workers: int, tmp_path: Path) -> None:
     bad = scenario(code)
-    limit = 0.5 if code == how.HANG else 10.0
+    limit = 2.0 if code == how.HANG else 120.0
     found, pool = run([*GOOD[:3], bad, *GOOD[3:]], tmp_path, workers, limit)
     assert {id for id, answer in found.items() if isinstance(answer, Unrun)} == {bad.id}
     assert set(found) == {bad.id, *(good.id for good in GOOD)}
@@ -117,14 +119,12 @@ def test_a_success_forgives_earlier_restarts(tmp_path: Path) -> None:
     ],
 )
 def test_a_worker_that_does_not_come_up_ends_the_run(way: str, words: str, tmp_path: Path) -> None:
-    limits = Limits(start=0.7 if way == "silent" else 20.0)
-    started = time.monotonic()
+    limits = Limits(start=0.7 if way == "silent" else 120.0)
     with Pool[StubPlan](planted(way), device="cpu", workers=2, out=tmp_path, limits=limits) as pool:  # noqa: SIM117
         with pytest.raises(GaveUp, match="no worker of target planted started") as error:
             pool.start()
     assert words in str(error.value)
     assert "\n" not in str(error.value)
-    assert time.monotonic() - started < 10
 
 
 def test_a_command_that_is_not_there_ends_the_run(tmp_path: Path) -> None:
@@ -147,10 +147,18 @@ def test_a_worker_that_cannot_be_restarted_is_given_up(tmp_path: Path) -> None:
     assert len(warnings) == 1
 
 
-def test_the_time_limit_counts_from_when_a_scenario_is_at_the_head(tmp_path: Path) -> None:
+def test_the_time_limit_counts_from_when_a_scenario_is_at_the_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(pool_module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     slow = [scenario(*[how.OK] * n, how.SLOW) for n in range(4)]
-    found, pool = run(slow, tmp_path, limit=0.55)
-    assert all(isinstance(answer, protocol.Answer) for answer in found.values())
+    limits = Limits(scenario=60.0)
+    with Pool[StubPlan](planted(), device="cpu", workers=1, out=tmp_path, limits=limits) as pool:
+        pool.start()
+        for _, answer in pool.answers(map(stub_plan, slow)):
+            assert isinstance(answer, protocol.Answer)
+            clock[0] += 45  # what each scenario takes: together, and with the wait behind another, more than the limit
     assert pool.restarts == 0
 
 
@@ -184,7 +192,7 @@ def test_a_killed_run_keeps_what_it_had_in_flight(tmp_path: Path) -> None:
 
 def test_scenarios_are_on_disk_while_they_run_and_gone_afterwards(tmp_path: Path) -> None:
     hang = scenario(how.HANG)
-    limits = Limits(scenario=30.0)
+    limits = Limits(scenario=120.0)
     with Pool[StubPlan](planted(), device="cpu", workers=1, out=tmp_path, limits=limits) as pool:
         pool.start()
         list(pool.answers(map(stub_plan, [scenario(*[how.OK] * 900)])))  # a longer one leaves no rest behind

@@ -20,6 +20,7 @@ from ropecheck.conformance.run.ask import Asked, NoAnswer
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.seat import Doubted, Limits, poisoned
 from ropecheck.conformance.selftest.reference_engine import tensor
+from ropecheck.conformance.targets import smoke
 from ropecheck.conformance.targets.registry import Target
 from tests.conformance import planted_worker as how
 from tests.conformance.support import StubPlan, planted, scenario, stub_plan
@@ -57,7 +58,7 @@ def test_a_torch_without_cuda() -> None:
 
 
 def pool_run(scenarios: list[Any], tmp_path: Path, target: Target, warnings: list[str]) -> dict[str, Any]:
-    limits = Limits(scenario=10)
+    limits = Limits(scenario=120)
     with Pool[StubPlan](target, device="cpu", workers=1, out=tmp_path, limits=limits, warn=warnings.append) as pool:
         pool.start()
         return {planned.scenario.id: answer for planned, answer in pool.answers(map(stub_plan, scenarios))}
@@ -143,6 +144,36 @@ def test_faults_of_the_score_are_the_adapters() -> None:
 def test_a_worker_that_does_not_start_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(NoAnswer, match="no module named engine"):
         Asked(planted("exits"), "cpu", tmp_path / "log")
+
+
+def asked(code: int, tmp_path: Path) -> str:
+    """What is said of a worker that answers so; the next question is answered again."""
+    with Asked(planted(flag=tmp_path / "flag"), "cpu", tmp_path / "log") as worker:
+        with pytest.raises(NoAnswer) as error:
+            worker.ask(stub_plan(scenario(code)).job)
+        assert worker.ask(stub_plan(scenario(how.OK)).job) == (protocol.Done(),)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (how.WRONG_ID, "answer for job 'another'"),
+        (how.SHORT, "0 results for 1 steps"),
+        (how.WRONG_TYPE, "$.results"),
+        (how.KILLED, "SIGKILL"),
+    ],
+)
+def test_an_answer_that_is_not_the_questions_is_none(code: int, words: str, tmp_path: Path) -> None:
+    assert words in asked(code, tmp_path)
+
+
+@pytest.mark.parametrize(("way", "words"), [("wrong-protocol", "speaks protocol"), ("garbage-hello", "no hello")])
+def test_a_worker_of_another_protocol_is_not_asked(way: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(NoAnswer, match=words):
+        Asked(planted(way), "cpu", tmp_path / "log")
+    assert words in smoke.check(planted(way), tmp_path / "log").problem
 
 
 def test_reports_of_a_folder_without_targets(tmp_path: Path) -> None:

@@ -122,11 +122,25 @@ def test_dtype_shape_width_and_delta() -> None:
         ),
         (answer(delta=tensor(np.full((1, 1), 5, np.int64))), "families.delta", "other value"),
         (answer(table=tensor(table[:, :, 1:])), "families.table_width", "too few columns"),
+        (answer(table=tensor(np.concatenate((table, table[:1])))), "families.dtype_and_shape", "wrong number of rows"),
         (answer(table=tensor(table.astype(np.float64) + 0.5)), "families.table", "text between positions"),
     ]
     for result, rule, signature in cases:
         found = {(failure.rule, failure.signature) for failure in judge(ONE, result).failures}
         assert (rule, signature) in found
+
+
+def test_rows_are_not_told_as_columns() -> None:
+    """Four rows for three, also where the builder keeps columns ahead."""
+    for family in ("qwen2_vl", "glm_image"):
+        case = next(case for case in chosen(family) if not case.torn and case.builder == "rope_index")
+        good = right(case)
+        assert isinstance(good, PromptTables)
+        table = array(good.table)
+        (failure,) = judge(
+            case, msgspec.structs.replace(good, table=tensor(np.concatenate((table, table[:1]))))
+        ).failures
+        assert failure.message == "the table has 4 rows, not 3"
 
 
 def test_exceptions_and_absent_families() -> None:
