@@ -438,6 +438,11 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     """Other ways to a table that this adapter does not drive, though the engine may have them -> what they are."""
 
 
+def unheard(target: str) -> Hello:
+    """The hello of a worker that never came up: no version, no mode."""
+    return Hello(PROTOCOL, target, "", "", "", "", 0, {}, {}, {}, {})
+
+
 Response = Hello | Answer
 
 

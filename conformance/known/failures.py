@@ -114,6 +114,8 @@ def _read(path: Path) -> Known:
     for field in ("rule", "mode", "signature", "target", "reason", "link", "witness"):
         if not getattr(entry, field).strip():
             raise UsageError(f"{path}: {field} is empty")
+    if Path(entry.witness).name != entry.witness or entry.witness == "..":
+        raise UsageError(f"{path}: witness: {entry.witness!r} is no name of a file beside the entry")
     if "*" in entry.rule + entry.mode + entry.signature:
         raise UsageError(f"{path}: an entry stands for one failure; wildcards are not allowed")
     if entry.rule not in all_rules():

@@ -15,6 +15,7 @@ from ropecheck.adapters import protocol
 from ropecheck.adapters.batch import Batch, BatchPart
 from ropecheck.adapters.protocol import Answer, Forward, Hello, Item, Job, Media, Submit, Tables, Tensor
 from ropecheck.conformance.run.client import Process
+from ropecheck.conformance.run.seat import Unacceptable, answer_of, hello_of
 from ropecheck.conformance.targets.registry import Target
 
 HELLO_SECONDS = 240.0
@@ -67,7 +68,7 @@ def check(target: Target, log: Path, device: str = "cpu") -> Checked:
         return Checked(None, f"cannot start {target.argv[0]}: {error.strerror}")
     try:
         return _converse(process)
-    except (protocol.ProtocolError, msgspec.MsgspecError) as error:
+    except (protocol.ProtocolError, Unacceptable) as error:
         return Checked(None, f"the worker did not speak the protocol: {error}")
     finally:
         process.stop()
@@ -77,14 +78,13 @@ def _converse(process: Process) -> Checked:
     body = process.next_frame(HELLO_SECONDS)
     if body is None:
         return Checked(None, f"no hello: the worker {process.how_it_ended()}: {process.last_words(1)}")
-    hello = msgspec.msgpack.decode(body, type=Hello)
-    if hello.protocol != protocol.PROTOCOL:
-        return Checked(hello, f"the worker speaks protocol {hello.protocol}, not {protocol.PROTOCOL}")
-    process.send(job() if hello.device == "cpu" else msgspec.structs.replace(job(), device="cuda"))
+    hello = hello_of(body)
+    asked = job() if hello.device == "cpu" else msgspec.structs.replace(job(), device="cuda")
+    process.send(asked)
     body = process.next_frame(JOB_SECONDS)
     if body is None:
         return Checked(hello, f"the scenario got no answer: the worker {process.how_it_ended()}")
-    return Checked(hello, judge(msgspec.msgpack.decode(body, type=Answer)))
+    return Checked(hello, judge(answer_of(body, asked)))
 
 
 def judge(answer: Answer) -> str:
