@@ -13,6 +13,7 @@ test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@requirements/browser.sh
 	$(BIN)/pytest -n 2
 
 setup:

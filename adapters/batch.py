@@ -1,7 +1,7 @@
 """The one structure of a forward's batch: in scenarios, over the pipe, in vectors, and for in-process adapters.
 
 A batch has a mode and parts; each part has rows of one mode (most batches have one part), each row is a request.
-`fields` hold what the mode's declaration names (spec/modes/): one number for all rows of the part, or one value per row.
+`fields` hold what the mode's declaration names (spec/modes/): a number for all rows of the part, or one value per row.
 """
 
 from __future__ import annotations
@@ -62,6 +62,20 @@ class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
         """Per row the length that an engine's batch carries: seq_len as the row's mode counts it; at a window's end its
         prefix and what is computed now."""
         return tuple(n for part in self.parts for n in _lengths(part))
+
+    @property
+    def windows(self) -> tuple[tuple[int, int], ...]:
+        """Per row (prefix_len, extend_len) as an extend-shaped batch carries them: a decoding row is an extend of one
+        token behind all others of its request."""
+        out: list[tuple[int, int]] = []
+        for part in self.parts:
+            if "extend_len" in part.fields:
+                out += zip(part.each("prefix_len"), part.each("extend_len"), strict=True)
+            elif "block_size" in part.fields:
+                out += zip(part.each("block_offset"), part.each("block_size"), strict=True)
+            else:
+                out += [(seq_len - 1, 1) for seq_len in part.each("seq_len")]
+        return tuple(out)
 
 
 def _lengths(part: BatchPart) -> tuple[int, ...]:

@@ -151,12 +151,15 @@ class Padding(msgspec.Struct, frozen=True, array_like=True):
     tokens: int
 
 
-class Line(msgspec.Struct, frozen=True, array_like=True):
-    """One request's columns as they must be: its table, and the delta by which later text continues."""
+class Table(msgspec.Struct, frozen=True, array_like=True):
+    """The two tables of one forward. label: "" for the forward itself, "step 1".. for later draft forwards,
+    "again" for a repeat, "padded" for the wider buffer. None: the engine left the table unset."""
 
-    table: Tensor
-    """int64 [3, P]."""
-    delta: int
+    label: str
+    positions: Tensor | None
+    mrope: Tensor | None
+    matched: bool = False
+    """Both tables were compared on the device and are right; they stayed there."""
 
 
 class Forward(msgspec.Struct, frozen=True, tag="forward"):
@@ -182,9 +185,9 @@ class Forward(msgspec.Struct, frozen=True, tag="forward"):
     padding: Padding | None = None
     tier: int = 0
     """Above 0: the packed batch itself is padded to so many columns."""
-    expect: tuple[Line, ...] = ()
-    """Per row, for a worker with a comparator: compare there, and answer `matched` instead of tables. The engine
-    never sees it."""
+    expect: tuple[Table, ...] = ()
+    """The right tables, for a worker on a device: compare there, and answer `matched` instead of sending tables. The
+    engine never sees them."""
 
     @property
     def mode(self) -> str:
@@ -292,17 +295,6 @@ Request = Job | Shutdown
 
 
 # ---------------------------------------------------------------- answers
-
-
-class Table(msgspec.Struct, frozen=True, array_like=True):
-    """The two tables of one forward. label: "" for the forward itself, "step 1".. for later draft forwards,
-    "again" for a repeat, "padded" for the wider buffer. None: the engine left the table unset."""
-
-    label: str
-    positions: Tensor | None
-    mrope: Tensor | None
-    matched: bool = False
-    """Both tables were compared on the device and are right; they stayed there."""
 
 
 class Tables(msgspec.Struct, frozen=True, tag="tables"):
@@ -444,6 +436,11 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     faked: tuple[str, ...] = ()
     not_driven: dict[str, str] = {}
     """Other ways to a table that this adapter does not drive, though the engine may have them -> what they are."""
+
+
+def unheard(target: str) -> Hello:
+    """The hello of a worker that never came up: no version, no mode."""
+    return Hello(PROTOCOL, target, "", "", "", "", 0, {}, {}, {}, {})
 
 
 Response = Hello | Answer

@@ -3,13 +3,44 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import errno
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 
 def meant(name: str, known: Iterable[str]) -> str:
     """ " (did you mean X?)" for the closest known name; "" when none is close."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f" (did you mean {close[0]}?)" if close else ""
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Within it, a write that fails names its file; the system's own error does not."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def line_of(error: OSError) -> str:
+    """The error as one line: the file, and what is wrong."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    what = "disk full" if full else error.strerror or f"{type(error).__name__}: {error}"
+    return f"{error.filename}: {what}" if error.filename else what
+
+
+_UNSEEN = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
+_UNSEEN |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+
+
+def visible(text: str) -> str:
+    """The text with control characters written out: what an engine said must not steer a terminal. New lines and tabs
+    stay; escape sequences and marks that turn the direction of text do not."""
+    return text.translate(_UNSEEN)
 
 
 class UsageError(Exception):

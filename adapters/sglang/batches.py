@@ -2,11 +2,11 @@
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| seq_len | Forward.seq_lens | `ScheduleBatch.seq_lens`, `.seq_lens_cpu` (int64) |
-| prefix_len, extend_len | Forward.prefix_lens, .extend_lens | `ScheduleBatch` and `Req`: the same names |
-| end of a window | Forward.seq_lens | `Req.extend_end` |
+| seq_len | seq_len | `ScheduleBatch.seq_lens`, `.seq_lens_cpu` (int64) |
+| prefix_len, extend_len | prefix_len, extend_len | `ScheduleBatch` and `Req`: the same names |
+| end of a window | seq_len | `Req.extend_end` |
 | table, delta | - | `.multimodal_inputs[i]`, the request's own object |
-| block offset, size | Forward.block_offsets, .block_size | `Req.dllm_block_offset`, `DllmConfig.block_size` |
+| block offset, size | block_offset, block_size | `Req.dllm_block_offset`, `DllmConfig.block_size` |
 
 Fields are set from the job the way `prepare_for_extend`, `prepare_for_decode` and `mix_with_running` set them; those
 functions also allocate KV memory, which needs pools.
@@ -24,7 +24,7 @@ import torch
 from ropecheck.adapters.protocol import Forward
 from ropecheck.adapters.sglang.capabilities import filled
 from ropecheck.adapters.sglang.stand_ins import HIDDEN, VOCABULARY, StandIn, runner
-from ropecheck.adapters.sglang.state import JobState
+from ropecheck.adapters.sglang.state import Absent, JobState
 
 FAKED = ("ScheduleBatch.input_ids, out_cache_loc: zeros; req_pool_indices: zeros",)
 
@@ -34,10 +34,22 @@ MEMBERS = {
     "decode": "DECODE",
     "draft_decode": "DECODE",
     "target_verify": "TARGET_VERIFY",
+    "ragged_verify": "TARGET_VERIFY",
     "draft_extend_v2": "DRAFT_EXTEND_V2",
     "idle": "IDLE",
 }
 """Protocol mode -> ForwardMode member."""
+
+
+def member_of(state: JobState, mode: str) -> str:
+    """The engine's ForwardMode that runs this mode. Raises Absent."""
+    member = MEMBERS.get(mode)
+    if member is None:
+        raise Absent(f"this adapter has no function for the mode {mode}")
+    if state.engine.mode(member) is None:
+        raise Absent(f"this release has no ForwardMode.{member}")
+    return member
+
 
 _MODEL_CONFIG = StandIn(vocab_size=VOCABULARY, is_matryoshka=False)
 ALLOCATOR = StandIn(page_size=1)
@@ -84,7 +96,7 @@ def schedule_batch(state: JobState, forward: Forward, device: str | None = None)
     device = device or state.device
     engine = state.engine
     reqs = [state.req(number) for number in forward.reqs]
-    on_host = torch.tensor(forward.seq_lens, dtype=torch.int64)
+    on_host = torch.tensor(forward.batch.seq_lens, dtype=torch.int64)
     batch = state.meter.call(engine.ScheduleBatch, reqs=reqs)
     batch.forward_mode = engine.mode(MEMBERS[forward.mode])
     batch.device = device
@@ -95,7 +107,7 @@ def schedule_batch(state: JobState, forward: Forward, device: str | None = None)
         batch.seq_lens = between_others(batch.seq_lens)
     batch.seq_lens_cpu = on_host if forward.host_lengths else None
     if not engine.batch_is_schedule_batch:
-        batch.seq_lens_sum = sum(forward.seq_lens)  # later releases fill it in themselves
+        batch.seq_lens_sum = sum(forward.batch.seq_lens)  # later releases fill it in themselves
     batch.req_pool_indices = zeros(len(reqs), torch.int64, device)
     batch.multimodal_inputs = [req.multimodal_inputs for req in reqs]
     batch.spec_algorithm = engine.SpeculativeAlgorithm.NONE
@@ -106,7 +118,7 @@ def schedule_batch(state: JobState, forward: Forward, device: str | None = None)
     tokens = token_count(forward)
     batch.input_ids = zeros(tokens, torch.int64, device)
     # A draft loop brings the slots of all its steps.
-    slots = tokens * max(forward.num_steps, 1) if forward.mode == "draft_decode" else tokens
+    slots = tokens * max(forward.batch.number("num_steps"), 1) if forward.mode == "draft_decode" else tokens
     batch.out_cache_loc = zeros(slots, torch.int64, device)
     return batch
 
@@ -121,29 +133,34 @@ def between_others(lengths: Any) -> Any:
 def set_windows(state: JobState, forward: Forward, batch: Any) -> None:
     """The extend windows of the batch, on it and on its requests, as the scheduler leaves them."""
     if forward.mode == "dllm_extend":
-        batch.dllm_config = dllm_config(state, forward.block_size)
-        batch.prefix_lens = list(forward.block_offsets)
-        batch.extend_lens = [forward.block_size] * len(forward.reqs)
-        batch.extend_num_tokens = forward.block_size * len(forward.reqs)
-        for req, offset in zip(batch.reqs, forward.block_offsets, strict=True):
+        batch.dllm_config = dllm_config(state, forward.batch.number("block_size"))
+        batch.prefix_lens = list(forward.batch.each("block_offset"))
+        batch.extend_lens = [forward.batch.number("block_size")] * len(forward.reqs)
+        batch.extend_num_tokens = forward.batch.number("block_size") * len(forward.reqs)
+        for req, offset in zip(batch.reqs, forward.batch.each("block_offset"), strict=True):
             req.dllm_block_offset = offset
         return
-    batch.prefix_lens = list(forward.prefix_lens)
-    batch.extend_lens = list(forward.extend_lens)
-    batch.extend_num_tokens = sum(forward.extend_lens)
+    batch.prefix_lens = [prefix for prefix, _ in forward.batch.windows]
+    batch.extend_lens = [length for _, length in forward.batch.windows]
+    batch.extend_num_tokens = sum(batch.extend_lens)
     batch.extend_logprob_start_lens = [0] * len(batch.reqs)
-    prefilling = len(batch.reqs) - forward.decoding
-    windows = zip(forward.prefix_lens, forward.extend_lens, forward.seq_lens, strict=True)
-    for row, (req, window) in enumerate(zip(batch.reqs, windows, strict=True)):
+    prefilling = prefill_rows(forward)
+    ends = zip(batch.reqs, forward.batch.windows, forward.batch.seq_lens, strict=True)
+    for row, (req, window, end) in enumerate(ends):
         if row >= prefilling:
             state.meter.call(refresh_fill_ids, req)
         elif hasattr(req, "prefix_len"):
             req.prefix_len = window[0]
-        set_window(req, *window)
+        set_window(req, *window, end)
         if row < prefilling:
             req.is_retracted = False
-    if forward.decoding:
+    if prefilling < len(batch.reqs):
         batch.decoding_reqs = batch.reqs[prefilling:]
+
+
+def prefill_rows(forward: Forward) -> int:
+    """Rows of an extend-shaped batch that prefill; the others decode."""
+    return sum(len(part.reqs) for part in forward.batch.parts if "extend_len" in part.fields)
 
 
 def set_window(req: Any, prefix: int, length: int, end: int) -> None:
@@ -182,22 +199,25 @@ def dllm_config(state: JobState, block_size: int) -> Any:
 def token_count(forward: Forward) -> int:
     """How many tokens the forward feeds. A count of inputs, not a position."""
     rows = len(forward.reqs)
-    if forward.mode in ("extend", "split_prefill", "mixed"):
-        return sum(forward.extend_lens)
-    if forward.mode == "dllm_extend":
-        return rows * forward.block_size
-    if forward.verify_lens:
-        return forward.ragged_tokens or sum(forward.verify_lens)
+    if forward.positions:
+        return len(forward.positions)
+    if forward.mode in EXTENDING:
+        return sum(length for _, length in forward.batch.windows)
+    if forward.mode == "ragged_verify":
+        return forward.tier or sum(verify_lens(forward))
     if forward.mode in ("target_verify", "draft_extend_v2"):
-        return rows * forward.num_draft_tokens
-    if forward.mode == "draft_decode":
-        return rows * forward.topk
-    return rows
+        return rows * forward.batch.number("num_draft_tokens")
+    return rows * forward.batch.number("topk", 1) if forward.mode == "draft_decode" else rows
+
+
+def verify_lens(forward: Forward) -> list[int]:
+    """Nodes of each request of a ragged verify, root included."""
+    return [len(parents) + 1 for parents in forward.batch.each("parents")]
 
 
 def draft_input(state: JobState, forward: Forward, device: str) -> Any:
     """A draft input as a verify leaves it, without positions: scores, drafted tokens and hidden states of zeros."""
-    rows, topk = len(forward.reqs), forward.topk
+    rows, topk = len(forward.reqs), forward.batch.number("topk", 1)
     return filled(
         state.engine.EagleDraftInput,
         topk_p=zeros(rows * topk, torch.float32, device).view(rows, topk),

@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_leaves
 
 from ropecheck.adapters.protocol import Cost, Counted
 from ropecheck.adapters.sglang import batches, cuda_cost, forwards
-from ropecheck.adapters.sglang.meter import engine_line, raised
+from ropecheck.adapters.sglang.meter import engine_line, passed_on, raised
 from ropecheck.adapters.sglang.state import Absent, JobState
 
 FAKED = ("cost only: forward_batch_info.compute_position returns empty meta tensors (a kernel launch, no copy)",)
@@ -35,9 +35,7 @@ _COPIES = ("_to_copy", "copy_")
 def cost(state: JobState, step: Cost) -> Counted:
     """Run the step's batch constructor on the meta device and count; on a GPU count there. Raises Absent."""
     forward = step.forward
-    member = batches.MEMBERS[forward.mode]
-    if state.engine.mode(member) is None:
-        raise Absent(f"this release has no ForwardMode.{member}")
+    batches.member_of(state, forward.mode)
     if state.device != "cpu":
         return cuda_cost.measured(state, forward)
     batch = batches.schedule_batch(state, forward, device="meta")
@@ -73,7 +71,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[misc]
         self.lines = lines
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = function(*args, **(kwargs or {}))
+        result = passed_on(function, args, kwargs)
         copying = function._schema.name.rpartition("::")[2] in _COPIES
         inputs = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         # A zero-dimensional host tensor in arithmetic travels as a kernel argument, not as a copy.
@@ -96,4 +94,4 @@ class _Functions(TorchFunctionMode):  # type: ignore[misc]
             source = args[0] if args else kwargs.get("data")
             if str(kwargs["device"]).startswith("meta") and not isinstance(source, torch.Tensor):
                 self.lines.append(engine_line())
-        return function(*args, **kwargs)
+        return passed_on(function, args, kwargs)

@@ -26,7 +26,7 @@ from torch.utils._pytree import tree_leaves
 
 from ropecheck.adapters.protocol import Counted, Forward
 from ropecheck.adapters.sglang import batches, forwards, kernels, speculation
-from ropecheck.adapters.sglang.meter import engine_line
+from ropecheck.adapters.sglang.meter import engine_line, passed_on
 from ropecheck.adapters.sglang.state import JobState
 
 Call = Callable[[], Any]
@@ -123,7 +123,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[misc]
         self.finder = finder
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = function(*args, **(kwargs or {}))
+        result = passed_on(function, args, kwargs)
         name = function._schema.name.rpartition("::")[2]
         inputs = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         outputs = [x for x in tree_leaves(result) if isinstance(x, torch.Tensor)]
@@ -152,8 +152,8 @@ class _Functions(TorchFunctionMode):  # type: ignore[misc]
             source = args[0] if args else kwargs.get("data")
             if not isinstance(source, torch.Tensor):
                 before = len(self.finder.to_device)
-                result = function(*args, **kwargs)
+                result = passed_on(function, args, kwargs)
                 if len(self.finder.to_device) == before:
                     self.finder.to_device.append(engine_line())
                 return result
-        return function(*args, **kwargs)
+        return passed_on(function, args, kwargs)

@@ -18,21 +18,26 @@ import msgspec
 import torch
 
 from ropecheck.adapters.protocol import Forward, Table, Tables
-from ropecheck.adapters.sglang import batches, kernels, requests, speculation
+from ropecheck.adapters.sglang import batches, kernels, requests, speculation, trees
 from ropecheck.adapters.sglang.capabilities import filled
 from ropecheck.adapters.sglang.padding import padded
 from ropecheck.adapters.sglang.state import Absent, JobState
 from ropecheck.adapters.sglang.wire import pack
 
-WINDOWED = ("extend", "split_prefill", "mixed")
+WINDOWED = ("EXTEND", "SPLIT_PREFILL", "MIXED")
 
 CALLERS: dict[str, Callable[[JobState, Forward, Any], Any]] = {
     "draft_decode": speculation.draft_decode,
     "target_verify": speculation.target_verify,
     "draft_extend_v2": speculation.draft_extend,
+    "ragged_verify": speculation.ragged_verify,
     "idle": speculation.idle,
 }
 """Modes whose batch the engine prepares in a function that runs without pools; the others are always set by hand."""
+
+
+OUTSIDE: dict[str, Callable[[JobState, Forward], Tables]] = {}
+"""Modes that are declared outside the repository -> the function beside the declaration that drives the engine."""
 
 
 def run(state: JobState, forward: Forward) -> Tables:
@@ -40,14 +45,12 @@ def run(state: JobState, forward: Forward) -> Tables:
     kernels.ran.clear()
     if forward.path == "kernel":
         return kernel(state, forward)
-    member = batches.MEMBERS[forward.mode]
-    if state.engine.mode(member) is None:
-        raise Absent(f"this release has no ForwardMode.{member}")
-    if forward.mode in WINDOWED:
-        prefilling = len(forward.reqs) - forward.decoding
-        for number in forward.reqs[:prefilling]:
-            requests.begin_window(state, number, state.req(number))
-    if forward.verify_lens or (forward.path != "direct" and forward.mode in CALLERS):
+    if forward.mode in OUTSIDE:
+        return OUTSIDE[forward.mode](state, forward)
+    member = batches.member_of(state, forward.mode)
+    for number in forward.reqs[: batches.prefill_rows(forward)] if member in WINDOWED else ():
+        requests.begin_window(state, number, state.req(number))
+    if forward.mode == "ragged_verify" or (forward.path != "direct" and forward.mode in CALLERS):
         return by_caller(state, forward)
     return direct(state, forward)
 
@@ -69,7 +72,7 @@ def direct(state: JobState, forward: Forward) -> Tables:
 
 def by_caller(state: JobState, forward: Forward) -> Tables:
     """The engine's own preparing function builds the batch; a repeat starts from a fresh batch of the same requests."""
-    prepare = speculation.ragged_verify if forward.verify_lens else CALLERS[forward.mode]
+    prepare = CALLERS[forward.mode]
     runner = batches.runner_for(state, forward.mode)
     tables: list[Table] = []
     changed: tuple[str, ...] = ()
@@ -104,9 +107,9 @@ def kernel(state: JobState, forward: Forward) -> Tables:
     function = state.engine.compute_position_triton
     if function is None:
         raise Absent("this release has no compute_position_triton")
-    prefix = torch.tensor(forward.prefix_lens, dtype=torch.int32, device=state.device)
-    extend = torch.tensor(forward.extend_lens, dtype=torch.int32, device=state.device)
-    positions, _ = state.meter.call(function, prefix, extend, sum(forward.extend_lens))
+    windows = torch.tensor(forward.batch.windows, dtype=torch.int32, device=state.device).reshape(-1, 2)
+    total = sum(length for _, length in forward.batch.windows)
+    positions, _ = state.meter.call(function, windows[:, 0].contiguous(), windows[:, 1].contiguous(), total)
     kernels.ran.append(kernels.qualified(function))
     return Tables((Table("", pack(positions), None),), (), tuple(dict.fromkeys(kernels.ran)))
 
@@ -119,23 +122,31 @@ def spec_info(state: JobState, forward: Forward, batch: Any) -> Any:
             raise Absent("this release's batch constructor takes host lengths only")
         set_draft_extend_windows(forward, batch)
         kind = engine.EagleDraftExtendInput or engine.EagleDraftInput
-        return filled(kind, num_tokens_per_req=forward.num_draft_tokens)
+        return filled(kind, num_tokens_per_req=forward.batch.number("num_draft_tokens"))
     if forward.mode not in ("target_verify", "draft_decode"):
         return None
     positions = torch.tensor(forward.positions, dtype=torch.int64, device=batch.device)
     if forward.mode == "draft_decode":
         info = batches.draft_input(state, forward, batch.device)
-        info.num_tokens_per_req = forward.topk
+        info.num_tokens_per_req = forward.batch.number("topk", 1)
         info.positions = positions
         return info
+    steps = max(map(trees.depth_of, forward.batch.each("parents")))
+    return verify_info(
+        state, batch, positions, steps, forward.batch.number("topk", 1), len(positions) // len(batch.reqs)
+    )
+
+
+def verify_info(state: JobState, batch: Any, positions: Any, num_steps: int, topk: int, num_draft_tokens: int) -> Any:
+    """The engine's own verify input, whose 1-D positions the caller brings. positions: int64 [tokens]."""
     return filled(
-        engine.EagleVerifyInput,
+        state.engine.EagleVerifyInput,
         draft_token=batch.input_ids,
         positions=positions,
-        spec_steps=forward.num_steps,
-        topk=forward.topk,
-        draft_token_num=forward.num_draft_tokens,
-        capture_hidden_mode=engine.CaptureHiddenMode.FULL,
+        spec_steps=num_steps,
+        topk=topk,
+        draft_token_num=num_draft_tokens,
+        capture_hidden_mode=state.engine.CaptureHiddenMode.FULL,
     )
 
 
@@ -149,10 +160,12 @@ def with_positions(forward: Forward) -> Forward:
 def set_draft_extend_windows(forward: Forward, batch: Any) -> None:
     """The windows as `prepare_for_draft_extend` hands them over: host lists, or device tensors without host lengths."""
     rows = len(forward.reqs)
-    batch.extend_num_tokens = rows * forward.num_draft_tokens
+    batch.extend_num_tokens = rows * forward.batch.number("num_draft_tokens")
     if forward.host_lengths:
-        batch.prefix_lens = list(forward.seq_lens)
-        batch.extend_lens = [forward.num_draft_tokens] * rows
+        batch.prefix_lens = list(forward.batch.seq_lens)
+        batch.extend_lens = [forward.batch.number("num_draft_tokens")] * rows
         return
     batch.prefix_lens = batch.seq_lens.to(torch.int32)
-    batch.extend_lens = torch.full((rows,), forward.num_draft_tokens, dtype=torch.int32, device=batch.device)
+    batch.extend_lens = torch.full(
+        (rows,), forward.batch.number("num_draft_tokens"), dtype=torch.int32, device=batch.device
+    )

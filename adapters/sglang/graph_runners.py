@@ -44,14 +44,18 @@ FAKED = (
 
 def draft(state: JobState, forward: Forward, batch: Any) -> Table:
     """`EAGLEDraftCudaGraphRunner.execute` on a prepared draft batch. Raises Absent."""
-    runner = runner_of(state, forward, "EAGLEDraftCudaGraphRunner", "EagleDraftInputBuffers", forward.topk)
+    runner = runner_of(
+        state, forward, "EAGLEDraftCudaGraphRunner", "EagleDraftInputBuffers", forward.batch.number("topk", 1)
+    )
     return replayed(state, forward, runner, lambda: runner.execute(copied(batch)))
 
 
 def frozen_kv(state: JobState, forward: Forward, batch: Any) -> Table:
     """`FrozenKVMTPCudaGraphRunner.execute` on a draft batch whose rows are repeated per branch. Raises Absent."""
-    runner = runner_of(state, forward, "FrozenKVMTPCudaGraphRunner", "FrozenKVMTPInputBuffers", forward.topk)
-    rows, topk = len(forward.reqs), forward.topk
+    runner = runner_of(
+        state, forward, "FrozenKVMTPCudaGraphRunner", "FrozenKVMTPInputBuffers", forward.batch.number("topk", 1)
+    )
+    rows, topk = len(forward.reqs), forward.batch.number("topk", 1)
     batch = copied(batch)
     batch.spec_info = filled(
         state.engine.FrozenKVMTPDraftInput,
@@ -61,7 +65,7 @@ def frozen_kv(state: JobState, forward: Forward, batch: Any) -> Table:
         bonus_tokens=batches.zeros(rows, torch.int64, state.device),
     )
     batch.batch_size = rows * topk
-    batch.seq_lens_sum = sum(forward.seq_lens) * topk
+    batch.seq_lens_sum = sum(forward.batch.seq_lens) * topk
     for name in ("seq_lens", "seq_lens_cpu", "req_pool_indices"):
         value = getattr(batch, name)
         setattr(batch, name, None if value is None else value.repeat_interleave(topk))
@@ -70,9 +74,14 @@ def frozen_kv(state: JobState, forward: Forward, batch: Any) -> Table:
 
 def draft_extend(state: JobState, forward: Forward, batch: Any) -> Table:
     """`EAGLEDraftExtendCudaGraphRunner.execute` on a prepared draft extend batch. Raises Absent."""
-    width = forward.num_draft_tokens
+    width = forward.batch.number("num_draft_tokens")
     runner = runner_of(
-        state, forward, "EAGLEDraftExtendCudaGraphRunner", "EagleDraftExtendInputBuffers", width, forward.num_steps
+        state,
+        forward,
+        "EAGLEDraftExtendCudaGraphRunner",
+        "EagleDraftExtendInputBuffers",
+        width,
+        forward.batch.number("num_steps"),
     )
     selected = batches.zeros(len(forward.reqs), torch.int64, state.device)
     return replayed(
@@ -86,7 +95,7 @@ def draft_extend(state: JobState, forward: Forward, batch: Any) -> Table:
 def multi_layer(state: JobState, forward: Forward, batch: Any) -> Table:
     """`MultiLayerEagleMultiStepDraftExtendCudaGraphRunner.prepare`, whose buffers every layer's graph reads."""
     name, buffers = "MultiLayerEagleMultiStepDraftExtendCudaGraphRunner", "MultiLayerEagleDraftExtendInputBuffers"
-    runner = runner_of(state, forward, name, buffers, forward.num_draft_tokens, method="prepare")
+    runner = runner_of(state, forward, name, buffers, forward.batch.number("num_draft_tokens"), method="prepare")
     layer = state.engine.MultiLayerEagleDraftExtendCudaGraphRunner
     runner.runners = [StandIn(_pad_to_bucket=layer._pad_to_bucket)]
     batch = copied(batch)
@@ -168,7 +177,7 @@ def runner_of(
     cls = getattr(state.engine, name)
     if reason or not hasattr(cls, method):
         raise Absent(reason or f"this release has no {name}.{method}")
-    steps = steps or max(forward.num_steps, 1)
+    steps = steps or max(forward.batch.number("num_steps"), 1)
     runner = state.graph_runners.get((name, width, steps))
     if runner is None:
         runner = kernels.hollow(
@@ -198,7 +207,7 @@ def common(state: JobState, forward: Forward, width: int) -> dict[str, Any]:
         "draft_extend_attn_backend": backend,
         "draft_extend_attn_backend_list": [],
         "forward_mode": state.engine.mode(batches.MEMBERS[forward.mode]),
-        "topk": forward.topk,
+        "topk": forward.batch.number("topk", 1),
         "captured_req_width": width,
         "num_tokens_per_bs": width,
         "max_bs": rows,

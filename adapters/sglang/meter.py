@@ -45,6 +45,11 @@ class Meter:
             self.ns += perf_counter_ns() - start
 
 
+def passed_on(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """What a hook of torch's does with an operation that it only looks at. An exception from below is the caller's."""
+    return function(*args, **(kwargs or {}))
+
+
 def engine_frame(path: str) -> str | None:
     """The path from "sglang/" on when the file belongs to the engine, else None."""
     if ADAPTER in path:
@@ -72,16 +77,25 @@ def is_broken_context(error: BaseException) -> bool:
     return type(error).__name__ == "AcceleratorError" or any(word in str(error) for word in BROKEN)
 
 
+def is_passed_on(frame: traceback.FrameSummary) -> bool:
+    """Whether the frame is `passed_on`'s; the one above it is the hook's."""
+    return frame.name == passed_on.__name__ and frame.filename == passed_on.__code__.co_filename
+
+
 def raised(error: BaseException) -> Raised:
     """Describe an exception. Its stage is "engine" when the innermost frame that belongs to the engine or to this
     adapter is the engine's, unless a stand-in lacked what was asked of it.
 
-    Frames of libraries below (torch, numpy) belong to whoever called them.
+    Frames of libraries below (torch, numpy) belong to whoever called them, and so do hooks of torch's that only look.
     """
     where = ""
     stage = "adapter"
     trace: TracebackType | None = error.__traceback__
-    for frame in traceback.extract_tb(trace):
+    frames = traceback.extract_tb(trace)
+    passing = {number for number, frame in enumerate(frames) if is_passed_on(frame)}
+    for number, frame in enumerate(frames):
+        if number in passing or number + 1 in passing:
+            continue
         engine = engine_frame(frame.filename)
         if engine is not None:
             where = f"{engine}:{frame.lineno} {frame.name}"

@@ -3,10 +3,10 @@
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| seq_len (committed) | Forward.seq_lens | `ScheduleBatch.seq_lens` |
+| seq_len (committed) | seq_len | `ScheduleBatch.seq_lens` |
 | topk, num_steps, num_draft_tokens | the same | `EagleDraftWorker.topk`, `.speculative_num_steps`, ... |
-| parents | Forward.parents | `parent_list`, `top_scores_index` (see `trees`) |
-| lens | Forward.verify_lens, .ragged_tokens | `RaggedVerifyLayout` |
+| parents | parents | `parent_list`, `top_scores_index` (see `trees`) |
+| lens | parents, Forward.tier | `RaggedVerifyLayout` |
 
 Faked: the draft model (its forward records the tables and returns fixed logits), the draft worker's and verify
 executor's constructors (`kernels.hollow`), drafted tokens and hidden states (zeros).
@@ -40,8 +40,10 @@ def prepared_batch(state: JobState, forward: Forward) -> Any:
         state.meter.call(batch.prepare_for_idle)
         return batch
     batch.forward_mode = state.engine.mode("DECODE")
-    span = forward.num_draft_tokens + forward.topk * (forward.num_steps + 1)
-    batch.req_to_token_pool = batches.token_pool(max(forward.seq_lens, default=0) + span, state.device)
+    span = forward.batch.number("num_draft_tokens") + forward.batch.number("topk", 1) * (
+        forward.batch.number("num_steps") + 1
+    )
+    batch.req_to_token_pool = batches.token_pool(max(forward.batch.seq_lens, default=0) + span, state.device)
     batch.token_to_kv_pool_allocator = batches.ALLOCATOR
     if forward.path == "fused" and state.device == "cpu":
         batch.seq_lens = batch.seq_lens.as_subclass(kernels.OnGpu)
@@ -60,8 +62,8 @@ def draft_decode(state: JobState, forward: Forward, batch: Any) -> Any:
         batches.for_worker(state, batch),
         None,
         batches.runner_for(state, forward.mode),
-        forward.topk,
-        forward.num_steps,
+        forward.batch.number("topk", 1),
+        forward.batch.number("num_steps"),
     )
     state.meter.forwards += 1
     return result[0]
@@ -81,7 +83,13 @@ def draft_loop(state: JobState, forward: Forward, batch: Any, first: str) -> lis
 
     runner = batches.runner_for(state, forward.mode)
     runner.forward = record
-    worker = draft_worker(state.engine.EagleDraftWorker, forward.topk, forward.num_steps, state.device, runner)
+    worker = draft_worker(
+        state.engine.EagleDraftWorker,
+        forward.batch.number("topk", 1),
+        forward.batch.number("num_steps"),
+        state.device,
+        runner,
+    )
     while worker._topk1_parents_prealloc.shape[0] < len(forward.reqs):
         worker._topk1_parents_prealloc = worker._topk1_parents_prealloc.repeat(2, 1)
         worker._topk1_score_indices_prealloc = worker._topk1_score_indices_prealloc.repeat(2, 1)
@@ -137,9 +145,11 @@ def target_verify(state: JobState, forward: Forward, batch: Any) -> Any:
     """`build_eagle_verify_input`, then `eagle_prepare_for_verify`. Returns the forward batch. Raises Absent."""
     engine, device = state.engine, state.device
     require(state, "build_eagle_verify_input", "eagle_prepare_for_verify", "TreeMaskMode")
-    rows, nodes = len(forward.reqs), forward.num_draft_tokens
-    num_steps = max(1, forward.num_steps or max(map(trees.depth_of, forward.parents)))  # no engine drafts 0 steps
-    encoded = [trees.encode(parents, forward.topk, num_steps) for parents in forward.parents]
+    rows, nodes = len(forward.reqs), forward.batch.number("num_draft_tokens")
+    num_steps = max(1, *map(trees.depth_of, forward.batch.each("parents")))  # no engine drafts 0 steps
+    encoded = [
+        trees.encode(parents, forward.batch.number("topk", 1), num_steps) for parents in forward.batch.each("parents")
+    ]
     runner = batches.runner_for(state, forward.mode)
     runner.attn_backend.max_context_len = batch.req_to_token_pool.req_to_token.shape[1]
     worker = StandIn(model_runner=runner)
@@ -154,7 +164,7 @@ def target_verify(state: JobState, forward: Forward, batch: Any) -> Any:
         batches.zeros(rows * (nodes - 1), torch.int64, device).view(rows, nodes - 1),
         None,
         target_worker=worker,
-        topk=forward.topk,
+        topk=forward.batch.number("topk", 1),
         num_steps=num_steps,
         num_draft_tokens=nodes,
         tree_mask_mode=engine.TreeMaskMode.QLEN_ONLY if fused else engine.TreeMaskMode.FULL_MASK,
@@ -170,12 +180,13 @@ def ragged_verify(state: JobState, forward: Forward, batch: Any) -> Any:
     """DSPARK's packed verify: its window builder, then the executor's own `_run_ragged`. Raises Absent."""
     engine, device = state.engine, state.device
     require(state, "RaggedVerifyLayout", "BuildRaggedVerifyWindow", "DFlashVerifyInput", "TargetVerifyExecutor")
-    rows, widest = len(forward.reqs), max(forward.verify_lens)
+    lens = batches.verify_lens(forward)
+    rows, widest = len(forward.reqs), max(lens)
     runner = batches.runner_for(state, forward.mode)
     runner.req_to_token_pool = batch.req_to_token_pool
     layout = state.meter.call(
         engine.RaggedVerifyLayout.from_verify_lens,
-        verify_lens_cpu=list(forward.verify_lens),
+        verify_lens_cpu=lens,
         device=device,
         grid=[batches.token_count(forward)],
     )
@@ -226,20 +237,20 @@ def draft_extend(state: JobState, forward: Forward, batch: Any) -> Any:
     """`prepare_for_draft_extend`. Returns the forward batch. Raises Absent."""
     engine, device = state.engine, state.device
     require(state, "prepare_for_draft_extend")
-    tokens = len(forward.reqs) * forward.num_draft_tokens
+    tokens = len(forward.reqs) * forward.batch.number("num_draft_tokens")
     if not forward.host_lengths and not engine.batch_is_schedule_batch:
         raise Absent("this release's batch constructor takes host lengths only")
     draft_input = filled(
         engine.EagleDraftExtendInput or engine.EagleDraftInput,
         hidden_states=batches.zeros(tokens * HIDDEN, torch.float32, device).view(tokens, HIDDEN),
-        num_tokens_per_req=forward.num_draft_tokens,
+        num_tokens_per_req=forward.batch.number("num_draft_tokens"),
     )
     result = state.meter.call(
         engine.prepare_for_draft_extend,
         draft_input,
         batches.for_worker(state, batch),
         batches.zeros(tokens, torch.int64, device),
-        forward.num_draft_tokens,
+        forward.batch.number("num_draft_tokens"),
         batches.runner_for(state, forward.mode),
         None,
         **taken(engine.prepare_for_draft_extend, return_hidden_states_before_norm=False),

@@ -10,9 +10,6 @@ Nothing is faked here.
 
 from __future__ import annotations
 
-import importlib
-import os
-from functools import lru_cache
 from time import perf_counter_ns
 from typing import Any
 
@@ -20,11 +17,9 @@ import msgspec
 
 from ropecheck.adapters.protocol import Cost, Forward, Job, Result, Table, Tables
 from ropecheck.adapters.sglang.capabilities import Engine
+from ropecheck.adapters.sglang.compare import Comparator
 from ropecheck.adapters.sglang.meter import Meter, raised
 from ropecheck.adapters.sglang.wire import pack
-
-COMPARATOR = "ROPECHECK_COMPARATOR"
-"""In the worker's environment."""
 
 
 class Absent(Exception):
@@ -57,18 +52,18 @@ class JobState:
         """Rotary embeddings by the arguments that made them."""
         self.widest = widest(job)
         self.compare_ns = 0
-        kind = comparator_type()
-        self._comparator: Any = None if kind is None else kind()
+        self._comparator = Comparator()
         self._unsettled: list[Table] = []
 
     def table(self, label: str, forward: Forward, holder: Any) -> Table:
         """The tables that a forward batch, or a runner's buffers, hold now (`positions`, `mrope_positions`); where they
         are compared on the device, an empty one in their place until `settle`."""
         positions, rows = holder.positions, holder.mrope_positions
-        if self._comparator is None or not forward.expect:
+        right = next((table for table in forward.expect if table.label == label), None)
+        if right is None:
             return Table(label, pack(positions), pack(rows))
         start = perf_counter_ns()
-        added = self._comparator.add(forward, label, positions, rows)
+        added = self._comparator.add(right, positions, rows)
         self.compare_ns += perf_counter_ns() - start
         if not added:
             return Table(label, pack(positions), pack(rows))
@@ -111,13 +106,6 @@ def settled(empty: Table, wrong: tuple[Any, Any] | None) -> Table:
     if wrong is None:
         return Table(empty.label, None, None, True)
     return Table(empty.label, pack(wrong[0]), pack(wrong[1]))
-
-
-@lru_cache(maxsize=1)
-def comparator_type() -> Any:
-    """The class that the environment names as "module:class", or None: the suite's, not the adapter's."""
-    module, _, name = os.environ.get(COMPARATOR, "").partition(":")
-    return getattr(importlib.import_module(module), name) if module else None
 
 
 def widest(job: Job) -> tuple[int, int]:

@@ -3,6 +3,7 @@ configuration; 3 something could not run; 4 nothing was checked; 130 interrupted
 
 from __future__ import annotations
 
+import errno
 import sys
 import time
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from ropecheck.conformance.cli import bundle as cli_bundle
 from ropecheck.conformance.cli import known as cli_known
 from ropecheck.conformance.cli import look as cli_look
 from ropecheck.conformance.cli import prove as cli_prove
+from ropecheck.conformance.cli import report as cli_report
 from ropecheck.conformance.cli import targets as cli_targets
 from ropecheck.conformance.cli import vectors as cli_vectors
 from ropecheck.conformance.cli.options import (
@@ -35,16 +37,17 @@ from ropecheck.conformance.cli.options import (
     target_for,
     workers_for,
 )
-from ropecheck.conformance.errors import GaveUp, UsageError
+from ropecheck.conformance.errors import GaveUp, UsageError, line_of, visible
 from ropecheck.conformance.report.terminal import Terminal
 from ropecheck.conformance.run import phases
 from ropecheck.conformance.run.phases import Options, Phase
 from ropecheck.conformance.run.seat import Limits
-from ropecheck.conformance.run.session import Settings
+from ropecheck.conformance.run.session import Settings, refuse_illegal
 from ropecheck.conformance.run.session import run as run_session
 from ropecheck.conformance.run.subject import Subject
 from ropecheck.conformance.store.files import Stored, StoredCase
 from ropecheck.conformance.store.find import find_scenario
+from ropecheck.conformance.targets.pip_overlay import ProvisionError
 from ropecheck.conformance.targets.registry import DEFAULT
 
 app = typer.Typer(
@@ -58,6 +61,7 @@ app = typer.Typer(
 app.add_typer(cli_known.app, name="known")
 app.add_typer(cli_vectors.app, name="vectors")
 app.add_typer(cli_look.list_app, name="list")
+app.add_typer(cli_report.app, name="report")
 app.command("explain")(cli_look.explain)
 app.command("doctor")(cli_look.doctor)
 cli_targets.mount(app)
@@ -91,7 +95,7 @@ def run(
         shard=shard_for(shard),
         limits=Limits(scenario=limit_for(time_limit)),
         known_folder=known,
-        complete=not phase and shard == "1/1",
+        complete=not phase,
     )
     return run_session(settings, [*reports_for(report, out), Terminal(console())]).exit_code
 
@@ -136,6 +140,9 @@ def replay(
 ) -> int:
     """Run single scenarios again, on any target or device, and show what they do."""
     stored = [find_scenario(name, out, known) for name in what]
+    for name, one in zip(what, stored, strict=True):
+        if isinstance(one, Stored):
+            refuse_illegal(name, one.scenario, device or one.device or "cpu")
     target = target or one_of("target", (one.target for one in stored)) or DEFAULT
     device = device or one_of("device", (one.device for one in stored)) or "cpu"
     folder = out / "replay"
@@ -169,11 +176,15 @@ def execute(argv: Sequence[str]) -> int:
         return _complain(str(error), 2)
     except GaveUp as error:
         return _complain(str(error), 3)
+    except ProvisionError as error:
+        return _complain(str(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         return _complain("interrupted", 130)
     except BrokenPipeError:
         return 141  # the reader of our output left, as with `| head`
-    except (OSError, MemoryError, OverflowError, RecursionError) as error:
+    except OSError as error:
+        return _complain(line_of(error), 3 if error.errno in (errno.ENOSPC, errno.EDQUOT) else 2)
+    except (MemoryError, OverflowError, RecursionError) as error:
         return _complain(f"{type(error).__name__}: {error}", 2)
     except Exception as error:
         # Click's own errors; which module they live in depends on typer's version.
@@ -187,5 +198,5 @@ def execute(argv: Sequence[str]) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"ropecheck: {message.strip()}", file=sys.stderr)
+    print(f"ropecheck: {visible(message.strip())}", file=sys.stderr)
     return code

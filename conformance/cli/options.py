@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
-from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.errors import UsageError, visible
 from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.report import html_page as report_html
 from ropecheck.conformance.report import json_file as report_json
@@ -46,6 +47,12 @@ _REPORTS = {
 
 
 class _Console(Console):
+    """What it prints is text; only rich's own styles and control codes reach the terminal as such."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=visible(segment.text))
+
     def on_broken_pipe(self) -> None:
         """The reader left, as with `| head`: the exit code says so (rich would say 1, which means a failure here)."""
         raise BrokenPipeError

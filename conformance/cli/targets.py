@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from ropecheck.conformance.cli.options import console, workers_for
-from ropecheck.conformance.errors import GaveUp, UsageError
+from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.matrix import bisect as bisection
 from ropecheck.conformance.matrix import matrix
 from ropecheck.conformance.matrix import render as matrix_render
@@ -35,11 +35,6 @@ WorkersOption = Annotated[int, typer.Option("--workers", help="Worker processes;
 AddOption = Annotated[bool, typer.Option("--add/--no-add", help="Provision releases that are not there yet.")]
 
 
-def refuse(error: ProvisionError) -> UsageError | GaveUp:
-    """The error as the command line reports it: exit code 2 or 3."""
-    return UsageError(str(error)) if error.exit_code == 2 else GaveUp(str(error))
-
-
 # ---------------------------------------------------------------- target
 
 
@@ -51,10 +46,7 @@ def add(
 ) -> int:
     """Make a release, a source checkout or an environment a target, and check that it runs."""
     out = console()
-    try:
-        record = provision.add(what, name=name, say=lambda line: out.print(line, soft_wrap=True))
-    except ProvisionError as error:
-        raise refuse(error) from error
+    record = provision.add(what, name=name, say=lambda line: out.print(line, soft_wrap=True))
     out.print(_described(record), soft_wrap=True)
     return _check(record) if check else 0
 
@@ -85,10 +77,7 @@ def _check(record: provisioned.Record) -> int:
 def list_() -> None:
     """Every provisioned target: name, version, size, and where it is."""
     out = console()
-    try:
-        records = provisioned.records()
-    except ProvisionError as error:
-        raise refuse(error) from error
+    records = provisioned.records()
     torch = pip_overlay.installed("torch") or "no torch"
     here = pip_overlay.installed("sglang")
     if here and f"sglang=={here}" not in records:
@@ -103,10 +92,7 @@ def list_() -> None:
 @target_app.command("remove")
 def remove(name: Annotated[str, typer.Argument(metavar="NAME", help="As `target list` shows it.")]) -> None:
     """Remove a provisioned target."""
-    try:
-        provision.remove(name)
-    except ProvisionError as error:
-        raise refuse(error) from error
+    provision.remove(name)
     console().print(f"removed {name}")
 
 
@@ -161,16 +147,13 @@ def matrix_verb(
 ) -> int:
     """Run the suite on several versions, one after another, and show rules by versions."""
     names = list(dict.fromkeys(filter(None, (name.strip() for name in named.split(",")))))
-    try:
-        names = names or [t.name for t in provisioned.targets() if t.name.startswith("sglang==")]
-        if not names:
-            raise UsageError("--targets: none given and none provisioned; `ropecheck target add sglang==VERSION`")
-        columns = matrix.in_version_order(
-            matrix.without(column(name, seed=seed, phase=phase or (), workers=workers, add=add), hide or ())
-            for name in names
-        )
-    except ProvisionError as error:
-        raise refuse(error) from error
+    names = names or [t.name for t in provisioned.targets() if t.name.startswith("sglang==")]
+    if not names:
+        raise UsageError("--targets: none given and none provisioned; `ropecheck target add sglang==VERSION`")
+    columns = matrix.in_version_order(
+        matrix.without(column(name, seed=seed, phase=phase or (), workers=workers, add=add), hide or ())
+        for name in names
+    )
     out = console()
     for part in matrix_render.terminal(columns, out.width):
         out.print(part, soft_wrap=isinstance(part, Text))
@@ -202,12 +185,9 @@ def bisect(
         made = column(f"sglang=={version}", seed=seed, phase=phase or (), workers=workers, add=True)
         return matrix.state(made, rule, signature)
 
-    try:
-        here = [record.version for record in provisioned.records().values() if record.kind == "release"]
-        versions = bisection.between(bisection.releases(here), good, bad)
-        older, newer = bisection.bisect(versions, good, judge, lambda line: out.print(line, soft_wrap=True))
-    except ProvisionError as error:
-        raise refuse(error) from error
+    here = [record.version for record in provisioned.records().values() if record.kind == "release"]
+    versions = bisection.between(bisection.releases(here), good, bad)
+    older, newer = bisection.bisect(versions, good, judge, lambda line: out.print(line, soft_wrap=True))
     fixed = version_key(good) > version_key(bad)
     last, first = ("last bad", "first good") if fixed else ("last good", "first bad")
     out.print(f"{rule}: {last} {older}, {first} {newer}")
@@ -230,14 +210,11 @@ def score(
         return score_mutants()
     bugs = history_score.load()
     columns: dict[str, matrix.Column] = {}
-    try:
-        known = {target.name for target in provisioned.targets()}
-        for version in history_score.versions_needed(bugs):
-            name = f"sglang=={version}"
-            if add or name in known:
-                columns[version] = column(name, seed=seed, phase=phase or (), workers=workers, add=add)
-    except ProvisionError as error:
-        raise refuse(error) from error
+    known = {target.name for target in provisioned.targets()}
+    for version in history_score.versions_needed(bugs):
+        name = f"sglang=={version}"
+        if add or name in known:
+            columns[version] = column(name, seed=seed, phase=phase or (), workers=workers, add=add)
     judged = [history_score.judge(bug, columns) for bug in bugs]
     for line in history_score.lines(judged):
         console().print(line, soft_wrap=True)

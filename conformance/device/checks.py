@@ -22,12 +22,11 @@ from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.judge.signature import raised_line
 from ropecheck.conformance.plan.planner import CostCheck, plan
 from ropecheck.conformance.run.ask import Asked, NoAnswer
-from ropecheck.conformance.scenario.operations import MeasureCost, Scenario
+from ropecheck.conformance.scenario.operations import Build, MeasureCost, Scenario
 from ropecheck.conformance.scenario.words import decode, draft, draft_extend, verify
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, chain, running, scenario
 from ropecheck.conformance.store.files import pretty, write_atomic
 from ropecheck.conformance.targets.registry import DEFAULT, find
-from ropecheck.spec import cost
 
 _REGISTER = cli_targets  # knows the provisioned targets
 
@@ -81,7 +80,7 @@ class DeviceReport(msgspec.Struct, frozen=True, kw_only=True):
         return 0 if any(not one.note for one in done) else 4
 
 
-_FORWARDS: tuple[tuple[str, Callable[[tuple[int, ...]], Decode | Verify | Draft | DraftExtend]], ...] = (
+_FORWARDS: tuple[tuple[str, Callable[[tuple[int, ...]], Build]], ...] = (
     ("target_verify, direct", lambda r: verify(r, tuple(chain(4) for _ in r), path="direct")),
     ("target_verify, chain", lambda r: verify(r, tuple(chain(4) for _ in r), path="fused")),
     ("target_verify, tree", lambda r: verify(r, tuple((0, 0, 1, 1) for _ in r), topk=2, path="caller")),
@@ -118,9 +117,9 @@ def cost_rows(worker: Asked) -> Iterator[CostRow]:
         row = CostRow(
             forward=name,
             batch=batch,
-            rule=check.rule,
-            budget=check.budget,
-            sync_budget=cost.synchronisations(batch != "text"),
+            rule=f"cost of {check.mode}",
+            budget=check.allowed[check.has_media] + check.extra,
+            sync_budget=int(check.has_media),
         )
         try:
             result = worker.ask(planned.job)[check.result]

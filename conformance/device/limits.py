@@ -8,18 +8,20 @@ token past the prompt is text, so its column is its index plus the request's del
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from ropecheck.adapters import protocol
+from ropecheck.adapters.batch import Batch, BatchPart, Value
 from ropecheck.conformance.judge.signature import raised_line
 from ropecheck.conformance.plan.planner import decoded, plan
 from ropecheck.conformance.run.ask import Asked, NoAnswer
 from ropecheck.conformance.scenario.words import decode
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, running, scenario
 from ropecheck.reference.timeline import IntArray
-from ropecheck.spec.modes import target_verify
+from ropecheck.spec.modes.declaration import depths as depths_of
 
 LIMIT = 2**31
 """Lengths are int32 inside the engines: an index is at most LIMIT - 1."""
@@ -47,7 +49,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 def limit_jobs(worker: Asked) -> Iterator[Checked]:
     """Every check. On a host the token pool at the limit would not fit: not run there."""
     for what, forward, indices in forwards():
-        rule = f"{forward.mode}.{'indices' if forward.mode != 'decode' else 'index'}"
+        rule = "table.index"
         if worker.device == "cpu" and "limit" in what:
             yield Checked(rule=rule, what=what, note="needs a GPU's memory")
             continue
@@ -75,21 +77,21 @@ def forwards() -> Iterator[tuple[str, protocol.Forward, list[list[int]]]]:
     """(what, forward, per request the indices that it must read)."""
     both = (0, 1)
     last = (LIMIT - 1, LIMIT - 2)
-    yield "decode at the int32 limit", protocol.Forward("decode", both, last), [[n - 1] for n in last]
+    yield "decode at the int32 limit", speculative("decode", both, last), [[n - 1] for n in last]
     for nodes in (1, 4, 64):
         starts = (LIMIT - nodes, LIMIT - nodes - 7)
         parents = tuple(range(nodes - 1))
-        depths = target_verify.depths(parents)
+        depths = depths_of(parents)
         indices = [[start + depth for depth in depths] for start in starts]
         flat = tuple(index for row in indices for index in row)
         yield (
             f"direct verify of {nodes} at the int32 limit",
-            protocol.Forward(
+            speculative(
                 "target_verify",
                 both,
                 starts,
                 num_draft_tokens=nodes,
-                num_steps=max(nodes - 1, 1),
+                parents=(parents, parents),
                 positions=flat,
             ),
             indices,
@@ -97,12 +99,11 @@ def forwards() -> Iterator[tuple[str, protocol.Forward, list[list[int]]]]:
         if nodes > 1:
             yield (
                 f"chain verify of {nodes} at the int32 limit",
-                protocol.Forward(
+                speculative(
                     "target_verify",
                     both,
                     starts,
                     num_draft_tokens=nodes,
-                    num_steps=nodes - 1,
                     parents=(parents, parents),
                     path="fused",
                 ),
@@ -112,7 +113,7 @@ def forwards() -> Iterator[tuple[str, protocol.Forward, list[list[int]]]]:
             yield (
                 f"draft extend of {nodes} at the int32 limit, {'host' if host else 'device'} lengths",
                 (
-                    protocol.Forward(
+                    speculative(
                         "draft_extend_v2",
                         both,
                         starts,
@@ -125,19 +126,19 @@ def forwards() -> Iterator[tuple[str, protocol.Forward, list[list[int]]]]:
             )
     yield (
         "draft at the int32 limit",
-        protocol.Forward("draft_decode", both, (LIMIT - 3, LIMIT - 9), num_steps=3, path="fused"),
+        speculative("draft_decode", both, (LIMIT - 3, LIMIT - 9), num_steps=3, path="fused"),
         [[LIMIT - 3], [LIMIT - 9]],
     )
     yield from strided()
     yield (
         "position kernel at the int32 limit",
-        protocol.Forward("extend", both, prefix_lens=(LIMIT - 513, LIMIT - 512), extend_lens=(513, 512), path="kernel"),
+        windows((LIMIT - 513, 513), (LIMIT - 512, 512)),
         [list(range(LIMIT - 513, LIMIT)), list(range(LIMIT - 512, LIMIT))],
     )
-    yield "position kernel with an empty batch", protocol.Forward("extend", path="kernel"), []
+    yield "position kernel with an empty batch", windows(), []
     yield (
         "position kernel with an empty window",
-        protocol.Forward("extend", both, prefix_lens=(5, 7), extend_lens=(0, 3), path="kernel"),
+        windows((5, 0), (7, 3)),
         [[], [7, 8, 9]],
     )
 
@@ -151,12 +152,11 @@ def strided() -> Iterator[tuple[str, protocol.Forward, list[list[int]]]]:
             indices = [[*range(start, start + nodes)] for start in starts]
             yield (
                 f"chain verify of {nodes}, strided lengths, {kind}",
-                protocol.Forward(
+                speculative(
                     "target_verify",
                     reqs,
                     starts,
                     num_draft_tokens=nodes,
-                    num_steps=nodes - 1,
                     parents=(parents, parents),
                     path="fused",
                     strided=True,
@@ -165,7 +165,7 @@ def strided() -> Iterator[tuple[str, protocol.Forward, list[list[int]]]]:
             )
             yield (
                 f"draft extend of {nodes}, strided lengths, {kind}",
-                protocol.Forward(
+                speculative(
                     "draft_extend_v2",
                     reqs,
                     starts,
@@ -176,6 +176,22 @@ def strided() -> Iterator[tuple[str, protocol.Forward, list[list[int]]]]:
                 ),
                 indices,
             )
+
+
+def speculative(mode: str, reqs: tuple[int, ...], seq_lens: tuple[int, ...], **more: Any) -> protocol.Forward:
+    """A forward whose rows carry these lengths. more: fields of the batch, and of the forward."""
+    how = {name: more.pop(name) for name in ("positions", "path", "strided", "host_lengths") if name in more}
+    batch = Batch(mode, (BatchPart(reqs=reqs, fields={"seq_len": seq_lens, **more}),))
+    return protocol.Forward(batch, **how)
+
+
+def windows(*rows: tuple[int, int]) -> protocol.Forward:
+    """The 1-D position kernel on (prefix_len, extend_len) of each request."""
+    fields: dict[str, Value] = {
+        "prefix_len": tuple(row[0] for row in rows),
+        "extend_len": tuple(row[1] for row in rows),
+    }
+    return protocol.Forward(Batch("extend", (BatchPart(tuple(range(len(rows))), fields),)), path="kernel")
 
 
 def without_tables(rule: str, what: str, result: protocol.Result) -> Checked:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ropecheck.adapters.protocol import Item, PromptTable
 from ropecheck.conformance.families.layout import CONFIG, OMNI, PAD, Laid, Segment, lay_out
+from ropecheck.conformance.families.torn import tear
 from ropecheck.reference.blocks import Table
 from ropecheck.reference.prompt_tables import delta, prompt_table
 from ropecheck.spec.families import FAMILIES
@@ -45,8 +46,7 @@ class Case(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
     """The rule that the case is there for; a wrong table breaks it."""
     builder: str = "rope_index"
     torn: str = ""
-    """A processor's mistake planted in the input, which must be refused: "grid missing", "grid left over",
-    "grid undivided", "run cut short" or "intervals missing"."""
+    """A processor's mistake planted in the input, which must be refused: a name in `torn.TEARS`."""
 
     @cached_property
     def id(self) -> str:
@@ -113,7 +113,7 @@ def step(case: Case) -> PromptTable:
     videos = tuple(grid for one in laid for grid in one.video_grids)
     seconds = tuple(value for one in laid for value in one.seconds)
     features = tuple(value for one in laid for value in one.features)
-    timed = FAMILIES[case.family].absolute_time and case.torn != "intervals missing"
+    timed = FAMILIES[case.family].absolute_time
     built = PromptTable(
         family=case.family,
         ids=ids,
@@ -130,24 +130,6 @@ def step(case: Case) -> PromptTable:
         builder=case.builder,
     )
     return tear(built, case.torn)
-
-
-def tear(built: PromptTable, how: str) -> PromptTable:
-    """Plant a processor's mistake."""
-    grids = "image_grids" if built.image_grids else "video_grids"
-    held = built.image_grids or built.video_grids or ()
-    if how == "grid missing":
-        return msgspec.structs.replace(built, **{grids: held[:-1]})
-    if how == "grid left over":
-        return msgspec.structs.replace(built, **{grids: (*held, held[-1])})
-    if how == "grid undivided":
-        (t, h, w), *rest = held
-        return msgspec.structs.replace(built, **{grids: ((t, h + 1, w), *rest)})
-    if how == "run cut short":
-        at = next(i for i, kind in enumerate(built.kinds[0]) if kind)
-        ids = tuple(row[:at] + row[at + 1 :] for row in built.ids)
-        return msgspec.structs.replace(built, ids=ids, kinds=tuple(row[:at] + row[at + 1 :] for row in built.kinds))
-    return built
 
 
 def real_columns(table: np.ndarray[tuple[int, ...], np.dtype[np.generic]], width: int) -> Table:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from ropecheck.conformance.families.case import Case
+from ropecheck.conformance.families.case import Case, offered
 from ropecheck.conformance.families.layout import GLM, OMNI, Grid, Segment
 from ropecheck.spec.families import FAMILIES
 
@@ -151,21 +151,37 @@ def _targets(family: str) -> list[Case]:
     ]
 
 
+DISAGREEING = ("grid missing", "grid left over", "run cut short", "run too long")
+INTERVALS_TORN = ("intervals missing", "interval missing", "interval left over")
+AUDIO_TORN = ("audio length missing", "audio length left over", "run cut short", "run too long")
+
+
 def _refused(family: str) -> list[Case]:
-    video_only = (words(2), film(2, 4, 4), words(2))
-    two = ((words(2), picture(4, 4), words(2), picture(4, 4), words(1)),)
-    made = [
-        Case(f"{family}: {torn}", family, two, "families.refuses_disagreeing_grids", torn=torn)
-        for torn in ("grid missing", "grid left over", "run cut short")
-        if not (family == "glm_image" and torn == "grid left over")  # there it is a target to write
-    ]
+    """Torn inputs, a placeholder or an entry of a list too few or too many, kind by kind."""
+    info = FAMILIES[family]
+    one = (words(2), picture(4, 6), words(1))
+    two = (words(2), picture(4, 4), words(2), picture(4, 4), words(1))
+    films = (words(2), film(2, 4, 8), words(2), film(2, 4, 8), words(1))
+    sounds = (words(2), sound(100), words(2), sound(60), words(1))
+
+    def torn(what: str, how: str, prompt: Prompt, rule: str = "families.refuses_disagreeing_grids") -> Case:
+        return Case(f"{family}: {what}{how}", family, (prompt,), rule, torn=how)
+
+    made = []
+    for how in DISAGREEING:
+        if not (family == "glm_image" and how == "grid left over"):  # there it is a target to write
+            made.append(torn("", how, one if how == "run too long" else two))
+        if "video" in info.kinds:
+            made.append(torn("video, ", how, films))
+    if "audio" in info.kinds:
+        made += [torn("audio, ", how, (*sounds[:-1], picture(4, 4), words(1))) for how in AUDIO_TORN]
     if family != "glm_image":  # it merges nothing
-        one = ((words(2), picture(4, 6), words(2)),)
-        rule = "families.refuses_undivided_grid"
-        made.append(Case(f"{family}: grid undivided", family, one, rule, torn="grid undivided"))
-    if FAMILIES[family].absolute_time:
+        undivided = (words(2), picture(4, 6), words(2))
+        made.append(torn("", "grid undivided", undivided, "families.refuses_undivided_grid"))
+    if info.absolute_time:
         rule = "families.refuses_missing_intervals"
-        made.append(Case(f"{family}: intervals missing", family, (video_only,), rule, torn="intervals missing"))
+        made.append(torn("", "intervals missing", (words(2), film(2, 4, 8), words(2)), rule))
+        made += [torn("", how, films, rule) for how in INTERVALS_TORN[1:]]
     return made
 
 
@@ -241,7 +257,7 @@ def all_cases(target: str, seed: int = 0, count: int = 40) -> Iterator[Case]:
     """Everything that a run sends to a target, family by family."""
     for family in FAMILIES:
         yield from chosen(family)
-        if target == "sglang" and family not in OMNI and family not in ("glm_image", "hunyuan_vl"):
+        if target == "sglang" and offered(family, target) == "checked":
             yield from from_items(family)
         if target == "sglang" and family in SHORT_CUT:
             yield from from_offsets(family, seed, count)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 from ropecheck.conformance.families.case import Case, expected, step
 from ropecheck.conformance.families.layout import Segment
+from ropecheck.conformance.families.torn import TEARS
+from ropecheck.conformance.scenario.legal import LARGEST, WIDEST
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.history import OutOfDomain
 from ropecheck.spec.rules import all_rules
 
 BUILDERS = ("rope_index", "processor", "offsets")
-TORN = ("", "grid missing", "grid left over", "grid undivided", "run cut short", "intervals missing")
+TORN = ("", *TEARS)
 
 
 def problem_of(case: Case) -> str:
@@ -24,18 +28,33 @@ def problem_of(case: Case) -> str:
             return f"unknown {field} {value!r} - at `$.{field}`"
     if not case.prompts:
         return "no prompt - at `$.prompts`"
-    for number, prompt in enumerate(case.prompts):
-        for place, segment in enumerate(prompt):
-            if segment.tokens < 0 or segment.features < 0:
-                return f"a negative length - at `$.prompts[{number}][{place}]`"
-    kinds = {segment.kind for prompt in case.prompts for segment in prompt}
-    if case.torn and not kinds & {"image", "video", "track", "target"}:
-        return f"{case.torn!r} of a prompt without a grid - at `$.torn`"
+    if problem := _too_large(case):
+        return problem
     try:
         expected(case)
         step(case)
     except OutOfDomain as error:
         return f"not legal: {error} - at `$.prompts`"
+    return ""
+
+
+def _too_large(case: Case) -> str:
+    """What is outside the limits, naming the field; nothing of the case has been laid out yet."""
+    total = 0
+    for number, prompt in enumerate(case.prompts):
+        for place, segment in enumerate(prompt):
+            where = f"$.prompts[{number}][{place}]"
+            sizes = {"tokens": segment.tokens, "features": segment.features}
+            sizes |= {f"grid[{axis}]": size for axis, size in enumerate(segment.grid or ())}
+            for field, size in sizes.items():
+                if not 0 <= size <= LARGEST:
+                    return f"{size} is not in 0 .. {LARGEST} - at `{where}.{field}`"
+            if not 0 <= segment.seconds <= LARGEST:
+                return f"{segment.seconds} is not in 0 .. {LARGEST} - at `{where}.seconds`"
+            total += segment.tokens + segment.features + math.prod(segment.grid or (0,))
+    if total > LARGEST or len(case.prompts) > WIDEST:
+        said = f"{len(case.prompts)} prompts of {total} tokens, frames and patches"
+        return f"{said}; at most {WIDEST} of {LARGEST} - at `$.prompts`"
     return ""
 
 

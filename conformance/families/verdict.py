@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ropecheck.adapters import protocol
+from ropecheck.conformance.families import accepted
 from ropecheck.conformance.families.case import Case, Expected, expected
 from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, TableView, Unrun
 from ropecheck.reference.blocks import Table
@@ -37,11 +38,14 @@ def judge(case: Case, result: protocol.Result) -> Outcome:
     want = expected(case)
     table, delta = array(result.table), array(result.delta)
     failures = [*_judge_shape(case, want, result), *_judge_deltas(case, want, delta)]
+    if table.ndim in (2, 3) and len(table) != FAMILIES[case.family].axes:
+        return _outcome(case, {"families.dtype_and_shape", "families.delta"}, failures)
     rows = table[:, None, :] if table.ndim == 2 else table
     ahead = None if result.ahead is None else array(result.ahead)
-    for number, right in enumerate(want.tables):
-        if rows.ndim != 3 or number >= rows.shape[1]:
-            break
+    answered = rows.shape[1] if rows.ndim == 3 else 0
+    if answered != len(want.tables):
+        failures.append(_unanswered(case, list(table.shape), len(want.tables)))
+    for number, right in enumerate(want.tables[:answered]):
         prompt = len(case.laid[number].ids)
         got = rows[:, number, want.width - prompt :]
         if ahead is not None and number < len(ahead) and right.shape[1] > prompt:
@@ -49,6 +53,12 @@ def judge(case: Case, result: protocol.Result) -> Outcome:
         failures.extend(judge_table(case, right, got, number))
     tables = {case.rule, "families.text_rows_equal", "families.table_width"}
     return _outcome(case, tables | {"families.delta", "families.dtype_and_shape"}, failures)
+
+
+def _unanswered(case: Case, shape: list[int], prompts: int) -> Failure:
+    """A table that is not one of so many prompts: what it leaves out would be read from somewhere else."""
+    message = f"the table is {shape}; a batch of {prompts} prompts needs one table each"
+    return _failure(case, case.rule, "prompts unanswered", message)
 
 
 def judge_table(case: Case, right: Table, got: Array, number: int) -> list[Failure]:
@@ -108,8 +118,10 @@ def _judge_shape(case: Case, want: Expected, result: protocol.PromptTables) -> l
     found = []
     if result.table.dtype != "int64":
         found.append((f"table is {result.table.dtype}", f"the table is {result.table.dtype}, not int64"))
-    if result.table.shape != right and rank != len(right):
+    if rank != len(right):
         found.append(("table shape", f"the table is {list(result.table.shape)}, not {list(right)}"))
+    elif result.table.shape[0] != axes:
+        found.append(("wrong number of rows", f"the table has {result.table.shape[0]} rows, not {axes}"))
     if result.delta.dtype != "int64":
         found.append((f"delta is {result.delta.dtype}", f"the delta is {result.delta.dtype}, not int64"))
     if result.delta.shape != (batch, 1):
@@ -119,7 +131,10 @@ def _judge_shape(case: Case, want: Expected, result: protocol.PromptTables) -> l
 
 def _judge_deltas(case: Case, want: Expected, delta: Array) -> list[Failure]:
     got = [number_of(value) for value in delta.reshape(-1)]
-    for number, (right, value) in enumerate(zip(want.deltas, got, strict=False)):
+    if len(got) != len(want.deltas):
+        message = f"{len(got)} deltas for {len(want.deltas)} prompts"
+        return [_failure(case, "families.delta", "prompts unanswered", message)]
+    for number, (right, value) in enumerate(zip(want.deltas, got, strict=True)):
         if right != value:
             difference = Difference(axis="delta", request=number, expected=right, observed=value)
             shape = "delta between positions" if isinstance(value, str) else "other value"
@@ -130,8 +145,13 @@ def _judge_deltas(case: Case, want: Expected, delta: Array) -> list[Failure]:
 def _judge_refusal(case: Case, result: protocol.Result) -> Outcome:
     if isinstance(result, protocol.Raised):
         return _outcome(case, {case.rule}, [])
-    failure = _failure(case, case.rule, "accepts", f"the builder returns a table though the input is torn: {case.torn}")
-    return _outcome(case, {case.rule}, [failure])
+    if not isinstance(result, protocol.PromptTables):
+        return Outcome(case.id, case.name, unrun=(Unrun("decode", f"a {type(result).__name__} for a prompt table"),))
+    table = array(result.table)
+    squeezed = table[:, 0] if table.ndim == 3 and table.shape[1] == 1 else table
+    shape = accepted.outcome(case, squeezed, array(result.delta))
+    message = f"the builder returns a table of {squeezed.shape[-1]} columns though the input is torn: {case.torn}"
+    return _outcome(case, {case.rule}, [_failure(case, case.rule, shape, message)])
 
 
 def _outcome(case: Case, rules: set[str], failures: list[Failure]) -> Outcome:

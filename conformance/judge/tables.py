@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.ask import ask
@@ -123,8 +125,8 @@ def seen(tensor: protocol.Tensor | None) -> Seen | None:
     if code is not None and len(tensor.shape) in (1, 2):
         width = tensor.shape[-1]
         try:
-            flat = memoryview(tensor.data).cast(code).tolist()
-        except (TypeError, ValueError):
+            flat = list(struct.unpack(f"<{len(tensor.data) // struct.calcsize(code)}{code}", tensor.data))
+        except struct.error:
             flat = []
         rows = 1 if len(tensor.shape) == 1 else tensor.shape[0]
         if len(flat) == rows * width:
@@ -183,12 +185,12 @@ def _wrong_row(site: _Site, want: BatchTables, span: Span, row: Row, rule: Rule,
     _fail(site, rule.id, signature, message, difference, follows)
 
 
-def _governed(rule: Rule, row: Row) -> IntArray:
+def _governed(rule: Rule, row: Row) -> npt.NDArray[np.bool_]:
     """Which of the row's tokens the rule speaks of."""
     mask = np.ones(len(row.tokens), dtype=bool)
     if rule.id in ("table.inside_table", "table.past_table"):
         mask[list(row.past if rule.id == "table.inside_table" else row.inside)] = False
-    return mask  # type: ignore[return-value]
+    return mask
 
 
 def _deltas(tally: Tally, expected: Expected) -> list[int]:

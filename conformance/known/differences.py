@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Callable, Container, Iterable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.families.cases import chosen, from_items
 from ropecheck.conformance.families.layout import Segment
+from ropecheck.conformance.families.torn import TEARS
 from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.versions import within
 from ropecheck.spec.families import FAMILIES
@@ -104,6 +106,10 @@ def _odd_interval(case: Case) -> bool:
     return any(segment.seconds * 1024 % 1 != 0 for segment in segments(case, "video", "track"))
 
 
+def _torn(how: str, case: Case) -> bool:
+    return case.torn == how
+
+
 CONDITIONS: dict[str, Callable[[Case], bool]] = {
     "always": lambda case: True,
     "media": lambda case: bool(segments(case, "image", "video", "track")),
@@ -115,9 +121,7 @@ CONDITIONS: dict[str, Callable[[Case], bool]] = {
     "a video whose interval is not one second": lambda case: any(s.seconds != 1 for s in segments(case, "video")),
     "several items of one kind": _several,
     "torn": lambda case: bool(case.torn),
-    "grid left over": lambda case: case.torn == "grid left over",
-    "grid undivided": lambda case: case.torn == "grid undivided",
-    "run cut short": lambda case: case.torn == "run cut short",
+    **{how: partial(_torn, how) for how in TEARS},
 }
 """What an entry's `when` may say."""
 

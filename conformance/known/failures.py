@@ -22,6 +22,7 @@ from ropecheck.conformance.known.differences import Difference
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.store.files import pretty, read_scenario, write_atomic
 from ropecheck.conformance.versions import parse_range, within
+from ropecheck.spec.aliases import todays
 from ropecheck.spec.rules import all_rules
 
 FOLDER = Path(__file__).parents[1] / "data" / "known"
@@ -109,9 +110,12 @@ def _read(path: Path) -> Known:
         raise UsageError(f"{path}: not TOML: {error}") from error
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {error}") from error
+    entry = msgspec.structs.replace(entry, rule=todays(entry.rule)[0])
     for field in ("rule", "mode", "signature", "target", "reason", "link", "witness"):
         if not getattr(entry, field).strip():
             raise UsageError(f"{path}: {field} is empty")
+    if Path(entry.witness).name != entry.witness or entry.witness == "..":
+        raise UsageError(f"{path}: witness: {entry.witness!r} is no name of a file beside the entry")
     if "*" in entry.rule + entry.mode + entry.signature:
         raise UsageError(f"{path}: an entry stands for one failure; wildcards are not allowed")
     if entry.rule not in all_rules():

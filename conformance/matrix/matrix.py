@@ -26,9 +26,10 @@ from ropecheck.conformance.targets.registry import Target
 from ropecheck.conformance.version import spec_hash, suite_version
 from ropecheck.conformance.versions import is_version
 
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("adapters", "conformance", "reference", "spec")
-SILENT = ("cli", "report", "render", "matrix", "history", "bisect", "provision", "pip_overlay", "smoke")
-"""Files of `conformance` whose names start so show results and make targets: they change no verdict."""
+SILENT = ("adopt", "bundle", "cli", "prove", "report", "vectors", "matrix/bisect.py", "matrix/render.py")
+"""Folders and files of `conformance` that show results or have nothing to do with a run: they change no column."""
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -266,13 +267,13 @@ def reduce(summary: Summary | None, target: str, seed: int, problem: str = "") -
     )
 
 
-def suite_hash() -> str:
-    """A hash of every source that can change a verdict."""
+def suite_hash(root: Path = ROOT) -> str:
+    """A hash of every source under `root` that can change a verdict or a column."""
     total = hashlib.sha256()
-    root = Path(__file__).resolve().parents[2]
+    silent = [root / "conformance" / name for name in SILENT]
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
-            if not (package == "conformance" and path.name.startswith(SILENT)):
+            if not any(path == one or one in path.parents for one in silent):
                 total.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return total.hexdigest()[:16]
 

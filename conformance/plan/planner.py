@@ -17,7 +17,7 @@ from ropecheck.conformance.scenario.forward import Expected, buffer_tokens
 from ropecheck.conformance.scenario.lifecycle import Transition, apply
 from ropecheck.reference.requests import MEDIA_IDS, Request, State, line_of, turn_line
 from ropecheck.reference.rotary import table_of
-from ropecheck.reference.timeline import Timeline, run_lengths
+from ropecheck.reference.timeline import IntArray, Timeline, run_lengths
 from ropecheck.spec.history import OutOfDomain
 from ropecheck.spec.modes import mode_of
 from ropecheck.spec.modes.declaration import PREFILLING
@@ -341,18 +341,24 @@ def plan(scenario: ops.Scenario, device: str = "cpu") -> Plan:
     if device != "cpu" and not scenario.laws:  # a law compares the engine's own tables with each other: they travel
         for check in checks:
             if isinstance(check, TableCheck) and not check.positions_only:
-                steps[check.result] = _with_lines(steps[check.result], check.expected)
+                steps[check.result] = _with_right(steps[check.result], check)
     job = protocol.Job(id=scenario.id, steps=tuple(steps), device=device)
     return Plan(scenario, job, checks)
 
 
-def _with_lines(step: protocol.Step, expected: Expected) -> protocol.Step:
-    """The forward with its requests' columns, to be compared where the tables are."""
-    lines = tuple(
-        protocol.Line(protocol.Tensor("int64", tuple(line.table.shape), line.table.tobytes()), line.delta)
-        for line in expected.lines
-    )
-    return msgspec.structs.replace(step, expect=lines) if isinstance(step, protocol.Forward) else step
+def _with_right(step: protocol.Step, check: TableCheck) -> protocol.Step:
+    """The forward with the right tables, to be compared where the engine's are."""
+    right = []
+    for label, name in check.labels.items():
+        tables = check.expected.tables[name]
+        right.append(
+            protocol.Table(label, _tensor(tables.positions), None if tables.rows is None else _tensor(tables.rows))
+        )
+    return msgspec.structs.replace(step, expect=tuple(right)) if isinstance(step, protocol.Forward) else step
+
+
+def _tensor(array: IntArray) -> protocol.Tensor:
+    return protocol.Tensor("int64", tuple(array.shape), array.tobytes())
 
 
 def _subject(op: ops.Operation) -> frozenset[int]:

@@ -2,24 +2,54 @@
 
 from __future__ import annotations
 
-from html import escape
+import base64
+import gzip
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rich.text import Text
+import msgspec
+from markupsafe import Markup
 
+from ropecheck.conformance import figures
+from ropecheck.conformance.cards.build import cards
+from ropecheck.conformance.cards.card import Card, RequestLine
+from ropecheck.conformance.judge.outcome import TableView
 from ropecheck.conformance.report.json_file import all_warnings
-from ropecheck.conformance.report.render import finding_lines
+from ropecheck.conformance.report.render import as_text, replay_command
 from ropecheck.conformance.report.terminal import header_lines, total_lines
 from ropecheck.conformance.run.events import Event, RunEnded, Summary
 from ropecheck.conformance.store.files import write_atomic
+from ropecheck.spec.rules import all_rules
 
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em; }
-pre { overflow-x: auto; background: #8881; padding: .8em; border-radius: 4px; }
-table { border-collapse: collapse; } td, th { padding: .15em .8em; text-align: left; border-bottom: 1px solid #8884; }
-.bold.red, .bad { color: #c22; font-weight: bold; } .bold.green, .good { color: #183; font-weight: bold; }
-.yellow { color: #a70; } .cyan { color: #07a; } .bold { font-weight: bold; }
-"""
+FOLDER = Path(__file__).parent / "templates"
+
+INLINE = 20
+"""Cards whose body is in the page as it is, to be read where a CI server forbids scripts. Those of the rest are packed
+and become part of the page when they are opened, so that a page of thousands opens at once."""
+
+CHUNK = 50
+"""Cards that are packed together: they are much alike."""
+
+
+class Chip(msgspec.Struct, frozen=True):
+    """One rule in the row of a mode or topic."""
+
+    rule: str
+    short: str
+    state: str
+    """ "new", "known", "ok" or "never"."""
+    checked: int
+    anchor: str
+    """The card that shows it, "" where nothing failed."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A mode, or a topic that is no mode."""
+
+    name: str
+    forwards: int
+    failures: int
+    chips: tuple[Chip, ...]
 
 
 def listener(path: Path, event: Event) -> None:
@@ -30,47 +60,145 @@ def listener(path: Path, event: Event) -> None:
 
 def build(summary: Summary) -> str:
     """The report of a run."""
+    return page(summary, cards(summary))
+
+
+def page(summary: Summary, shown: Sequence[Card]) -> str:
+    """The report with these cards."""
     header = summary.header
-    parts = [f"<h1>{escape(header.target)} {escape(header.hello.version)} on {escape(header.device)}</h1>"]
-    parts.append(_pre([*header_lines(header), *total_lines(summary)]))
-    if summary.findings:
-        parts.append("<h2>Findings</h2>")
-    parts += [_pre(finding_lines(finding, header)) for finding in (*summary.new, *summary.expected_findings)]
-    warnings = all_warnings(summary)
-    if warnings:
-        items = "".join(f"<li>{escape(message)}</li>" for message in warnings)
-        parts.append(f"<h2>Warnings</h2><ul>{items}</ul>")
-    parts.append(_counts("Rules", summary.rules))
-    parts.append(_counts("Modes", summary.modes))
-    title = escape(f"ropecheck {header.target} {header.hello.version}")
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
-        f"<style>{_STYLE}</style>\n" + "\n".join(parts) + "\n</html>\n"
+    environment = figures.environment(FOLDER)
+    return environment.get_template("report.html.jinja").render(
+        title=f"{header.target} {header.hello.version}".strip(),
+        header=header,
+        facts=as_text(header_lines(header)).splitlines(),
+        totals=as_text(total_lines(summary)).splitlines(),
+        summary=summary,
+        verdict=_VERDICTS.get(summary.exit_code, ""),
+        cards=shown,
+        inline=INLINE,
+        chunk=CHUNK,
+        new=[card for card in shown if card.state == "new"],
+        known=[card for card in shown if card.state != "new"],
+        rows=matrix(summary, shown),
+        modes=sorted({card.mode for card in shown}),
+        rules=sorted({card.rule for card in shown}),
+        unrun=[
+            (scenario, unrun, replay_command(header, file) if file else "") for scenario, unrun, file in summary.unrun
+        ],
+        warnings=_folded(all_warnings(summary)),
+        tables=_tables,
+        timeline=_timeline,
+        packed=_packed,
+        grids=_grids,
+        styles=(figures.stylesheet(), Markup((FOLDER / "report.css").read_text("utf-8"))),
+        script=Markup((FOLDER / "report.js").read_text("utf-8")),
     )
 
 
-def _counts(title: str, counts: dict[str, list[int]]) -> str:
-    rows = "".join(
-        f'<tr><td>{escape(id)}<td>{checked}<td class="{"bad" if failed else "good"}">{failed}'
-        for id, (checked, failed) in sorted(counts.items())
+_VERDICTS = {
+    0: "Everything is as expected.",
+    1: "Something fails that nobody expects.",
+    3: "Something could not run.",
+    4: "Nothing was checked.",
+    130: "The run was interrupted.",
+}
+
+
+def matrix(summary: Summary, shown: Sequence[Card]) -> tuple[Row, ...]:
+    """Modes and topics, each with the rules that speak of it or that failed in it."""
+    failed: dict[tuple[str, str], tuple[str, str]] = {}
+    for card in shown:
+        for rule, mode in ((card.rule, card.mode), *((one.rule, one.mode) for one in card.folded)):
+            if failed.get((rule, mode), ("", ""))[0] != "new":
+                failed[rule, mode] = (card.state, card.id)
+    topics: dict[str, dict[str, Chip]] = {}
+    rules = {**dict.fromkeys(all_rules()), **dict.fromkeys(summary.rules)}
+    for rule in rules:
+        topic, _, short = rule.partition(".")
+        checked = summary.rules.get(rule, [0, 0])[0]
+        states = [failed[key] for key in failed if key[0] == rule and _row_of(key[1]) in (topic, "")]
+        state, anchor = max(states, key=lambda one: one[0] == "new", default=("ok" if checked else "never", ""))
+        topics.setdefault(topic, {})[rule] = Chip(rule, short or rule, state, checked, anchor)
+    for (rule, mode), (state, anchor) in failed.items():
+        row = _row_of(mode) or rule.partition(".")[0]
+        if rule.partition(".")[0] != row:
+            topics.setdefault(row, {})[rule] = Chip(rule, rule, state, 0, anchor)
+    rows = []
+    for name, chips in sorted(topics.items(), key=lambda item: (item[0] not in summary.modes, item[0])):
+        forwards, failures = summary.modes.get(name, [0, 0])
+        rows.append(Row(name, forwards, failures, tuple(chips.values())))
+    return tuple(rows)
+
+
+def _row_of(mode: str) -> str:
+    """The row of a mode; "" for prompt tables, which are in the row of their rules."""
+    return "" if mode.startswith("prompt_table.") else mode
+
+
+def _folded(warnings: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Warnings of one kind together: what is said before the first colon, and what each says."""
+    kinds: dict[str, list[str]] = {}
+    for line in warnings:
+        kind, colon, rest = line.partition(": ")
+        kinds.setdefault(kind.partition(" (")[0] if colon else "other", []).append(line if not colon else rest)
+    return list(kinds.items())
+
+
+def _packed(some: Sequence[Card], body: Callable[[Card], str]) -> str:
+    """Cards' bodies for the page's script to unpack: id -> HTML as JSON, gzip, base64."""
+    bodies = msgspec.json.encode({card.id: str(body(card)) for card in some})
+    return base64.b64encode(gzip.compress(bodies, compresslevel=6, mtime=0)).decode()
+
+
+def _tables(card: Card) -> Markup:
+    first = card.difference
+    expected, observed = _drawn(card.expected, card.tokens), _drawn(card.observed, ())
+    if expected is not None and card.observed is not None and card.observed.rows is None:
+        expected = msgspec.structs.replace(expected, rows={"1d": expected.rows.get("1d", ())})  # rows were not compared
+        observed = figures.Tables(rows={"1d": card.observed.positions or ()})
+    return figures.tables(
+        expected, observed, caption=card.label or "the tables", focus=None if first is None else first.column
     )
-    return f"<h2>{title}</h2><table><tr><th>id<th>checked<th>failed{rows}</table>"
 
 
-def _pre(lines: list[Text]) -> str:
-    return f"<pre>{'<br>'.join(map(_line, lines))}</pre>"
+def _drawn(view: TableView | None, tokens: tuple[str, ...]) -> figures.Tables | None:
+    if view is None:
+        return None
+    rows: dict[str, tuple[int | None, ...]] = {}
+    if view.positions is not None and any(view.positions):  # a prompt table has none
+        rows["1d"] = view.positions
+    for axis, cells in zip(view.axes or ("t", "h", "w", "x"), view.rows or (), strict=False):
+        rows[axis] = cells
+    return figures.Tables(rows=rows, requests=view.requests, tokens=tokens)
 
 
-def _line(text: Text) -> str:
-    """Spans keep their style as a class."""
-    pieces = []
-    at = 0
-    for start, stop, style in sorted((span.start, span.end, str(span.style)) for span in text.spans):
-        if start < at:
-            continue
-        pieces.append(escape(text.plain[at:start]))
-        pieces.append(f'<span class="{escape(style)}">{escape(text.plain[start:stop])}</span>')
-        at = stop
-    pieces.append(escape(text.plain[at:]))
-    line = "".join(pieces)
-    return f'<span class="{escape(str(text.style))}">{line}</span>' if text.style and not text.spans else line
+def _timeline(card: Card) -> Markup:
+    return figures.timeline(
+        [
+            figures.Moment(
+                number=line.number,
+                verb=line.verb,
+                detail=line.detail,
+                reqs=line.requests,
+                forward=line.forward,
+                wrong=line.wrong,
+            )
+            for line in card.operations
+        ]
+    )
+
+
+def _grids(request: RequestLine) -> list[Markup]:
+    drawn = (
+        figures.grid(
+            figures.Grid(
+                name=f"{item.kind} of request {request.request}",
+                first=item.start,
+                frames=item.frames,
+                lines=item.lines,
+                columns=item.columns,
+            )
+        )
+        for item in request.items
+    )
+    return [one for one in drawn if one]

@@ -11,10 +11,11 @@ from typing import Literal
 
 import msgspec
 
+from ropecheck.conformance.results import part
 from ropecheck.conformance.run.events import Event, Finding, RunEnded, Summary
 from ropecheck.conformance.store.files import pretty, write_atomic
 
-SCHEMA: Literal[3] = 3
+SCHEMA: Literal[4] = 4
 """Raised with every change that a reader could notice."""
 
 SCHEMA_FILE = Path(__file__).parents[1] / "data" / "report.schema.json"
@@ -72,6 +73,8 @@ class WitnessReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     id: str
     file: str
     """Relative to this report; `ropecheck replay` reads it."""
+    found: tuple[int, int, str]
+    """Operations, tokens and id of the smallest as it was found, before it was shrunk: merging goes by it."""
 
 
 class FirstDifference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,6 +92,8 @@ class FindingReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     count: int
     """Failures, over all scenarios."""
     known: bool
+    follows: str
+    """The rule whose failure this one is a consequence of; "" for none."""
     witness: WitnessReport
     first_difference: FirstDifference | None
 
@@ -101,7 +106,7 @@ class ScopeReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    schema: Literal[3]
+    schema: Literal[4]
     suite: str
     """"VERSION spec HASH"."""
     target: TargetReport
@@ -115,6 +120,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     situations: dict[str, int]
     """"mode x situation" -> forwards that were an example of it."""
     warnings: tuple[str, ...]
+    part: part.Part
 
 
 def build(summary: Summary) -> Report:
@@ -153,6 +159,7 @@ def build(summary: Summary) -> Report:
             for name, forwards in sorted(names.items())
         ),
         warnings=tuple(all_warnings(summary)),
+        part=part.build(summary),
     )
 
 
@@ -165,7 +172,8 @@ def _finding(finding: Finding) -> FindingReport:
         signature=signature,
         count=finding.count,
         known=not finding.unexpected,
-        witness=WitnessReport(id=finding.scenario.id, file=finding.file),
+        follows=finding.failure.follows,
+        witness=WitnessReport(id=finding.scenario.id, file=finding.file, found=finding.found or finding.size),
         first_difference=None
         if first is None
         else FirstDifference(

@@ -5,11 +5,9 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from ropecheck.adapters import protocol
 from ropecheck.conformance.run.client import Process
-from ropecheck.conformance.run.seat import poisoned
+from ropecheck.conformance.run.seat import Unacceptable, answer_of, hello_of, poisoned
 from ropecheck.conformance.targets.registry import Target
 
 
@@ -38,15 +36,21 @@ class Asked:
         self._process.stop()
 
     def ask(self, job: protocol.Job) -> tuple[protocol.Result, ...]:
-        """The results of a job. A worker that dies or breaks its device is replaced. Raises NoAnswer for that job."""
+        """The results of a job, one a step. A worker that dies, breaks its device or answers anything else is replaced.
+        Raises NoAnswer for that job."""
         self._process.send(job)
-        body = self._process.next_frame(self.patience)
+        body = self._next(self.patience)
         if body is None:
             why = f"the worker {self._process.how_it_ended()}: {self._process.last_words(1)}"
             self._process.stop()
             self._begin()
             raise NoAnswer(why)
-        answer = msgspec.msgpack.decode(body, type=protocol.Answer)
+        try:
+            answer = answer_of(body, job)
+        except Unacceptable as error:
+            self._process.stop()
+            self._begin()
+            raise NoAnswer(str(error)) from error
         for result in answer.results:
             if isinstance(result, protocol.Tables | protocol.Counted | protocol.Rotated):
                 self.ran.update(result.ran)
@@ -55,14 +59,26 @@ class Asked:
             self._begin()
         return answer.results
 
+    def _next(self, seconds: float) -> bytes | None:
+        """The next frame; what is none is as good as no answer. Raises NoAnswer."""
+        try:
+            return self._process.next_frame(seconds)
+        except protocol.ProtocolError as error:
+            self._process.stop()
+            raise NoAnswer(f"the worker does not speak the protocol: {error}") from error
+
     def _begin(self) -> protocol.Hello:
         try:
             self._process = self._again()
         except OSError as error:
             raise NoAnswer(f"cannot start the worker: {error.strerror}") from error
-        body = self._process.next_frame(self._start)
+        body = self._next(self._start)
         if body is None:
             why = f"the worker {self._process.how_it_ended()}: {self._process.last_words(1)}"
             self._process.stop()
             raise NoAnswer(why)
-        return msgspec.msgpack.decode(body, type=protocol.Hello)
+        try:
+            return hello_of(body)
+        except Unacceptable as error:
+            self._process.stop()
+            raise NoAnswer(str(error)) from error

@@ -12,19 +12,18 @@ import signal
 import struct
 import subprocess
 import time
-from fcntl import fcntl
 from pathlib import Path
 
 import msgspec
 
 from ropecheck.adapters import protocol
+from ropecheck.conformance.run.pipes import CHUNK, larger
+from ropecheck.conformance.run.printed import Printed
+from ropecheck.conformance.run.reaper import Reaper
 from ropecheck.conformance.targets.registry import Target
 
-_F_SETPIPE_SZ = 1031
-_PIPE_BYTES = 1 << 20
-_CHUNK = 1 << 20
-
 _encoder = msgspec.msgpack.Encoder()
+_reaper = Reaper()
 
 
 class Process:
@@ -34,34 +33,34 @@ class Process:
     """
 
     def __init__(self, target: Target, device: str, log: Path) -> None:
-        self.log = log
-        self._log_start = log.stat().st_size if log.exists() else 0
         jobs_read, self.to_worker = os.pipe()
         self.from_worker, answers_write = os.pipe()
+        self.printed = Printed(log)
         argv = [*target.argv, "--in-fd", str(jobs_read), "--out-fd", str(answers_write), "--device", device]
         try:
-            with log.open("ab") as out:
-                self._process = subprocess.Popen(
-                    argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, **target.env},
-                    pass_fds=(jobs_read, answers_write),
-                    start_new_session=True,  # its own group: Ctrl-C reaches the runner alone, and kill reaches forks
-                )
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=self.printed.write_end,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **target.env},
+                pass_fds=(jobs_read, answers_write),
+                start_new_session=True,  # its own group: Ctrl-C reaches the runner alone, and kill reaches forks
+            )
         except OSError:
             os.close(self.to_worker)
             os.close(self.from_worker)
+            self.printed.close()
             raise
         finally:
             os.close(jobs_read)
             os.close(answers_write)
+        self.printed.started()
         for fd in (self.to_worker, self.from_worker):
             os.set_blocking(fd, False)
-            with contextlib.suppress(OSError):  # a larger pipe only saves system calls
-                fcntl(fd, _F_SETPIPE_SZ, _PIPE_BYTES)
+            larger(fd)
         self.pid = self._process.pid
+        _reaper.watch(self.pid)
         self.death = _pidfd(self.pid)
         """Readable once the process is dead, whoever else holds its pipes; -1 where the kernel has no pidfd."""
         self.ended = False
@@ -98,7 +97,7 @@ class Process:
         """Take what the pipe holds, up to one chunk; `all_of_it`: to its end (the process is dead)."""
         while not self.ended:
             try:
-                chunk = os.read(self.from_worker, _CHUNK)
+                chunk = os.read(self.from_worker, CHUNK)
             except BlockingIOError:
                 return
             except OSError:
@@ -133,8 +132,10 @@ class Process:
         while time.monotonic() < end:
             self.flush()
             ready: list[int] = []
+            talks = [] if self.printed.ended else [self.printed.read_end]
             with contextlib.suppress(InterruptedError):
-                ready = select.select(waiting, [], [], 0.2)[0]
+                ready = select.select([*waiting, *talks], [], [], 0.2)[0]
+            self.printed.drain()
             self.read(all_of_it=self.death in ready)
             if (body := self.frame()) is not None:
                 return body
@@ -144,10 +145,12 @@ class Process:
 
     def how_it_ended(self, patience: float = 1.0) -> str:
         """ "killed by SIGKILL", "exited with status 1", or what else is known; waits up to `patience` seconds."""
-        try:
-            code = self._process.wait(timeout=patience)
-        except subprocess.TimeoutExpired:
-            return "closed its pipe"
+        end = time.monotonic() + patience
+        while (code := self._process.poll()) is None:
+            self.printed.drain()
+            if time.monotonic() > end:
+                return "closed its pipe"
+            time.sleep(0.005)
         if code >= 0:
             return f"exited with status {code}"
         try:
@@ -157,15 +160,7 @@ class Process:
 
     def last_words(self, lines: int = 3) -> str:
         """The last lines that this process printed, on one line; "" for none."""
-        try:
-            with self.log.open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(self._log_start, size - 4096))
-                text = file.read().decode("utf-8", "replace")
-        except OSError:
-            return ""
-        words = [line.strip() for line in text.splitlines() if line.strip()]
-        return " / ".join(line[:300] for line in words[-lines:])
+        return self.printed.last_words(lines)
 
     def ask_to_end(self) -> None:
         """Ask the worker to end by itself, and close the pipe to it."""
@@ -178,12 +173,15 @@ class Process:
         end = time.monotonic() + grace
         while self._process.poll() is None and time.monotonic() < end:
             with contextlib.suppress(OSError):  # it may be writing a late answer into a full pipe
-                os.read(self.from_worker, _CHUNK)
+                os.read(self.from_worker, CHUNK)
+            self.printed.drain()
             time.sleep(0.005)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):  # a process stuck in a driver outlives SIGKILL
             self._process.wait(timeout=10.0)
+        _reaper.forget(self.pid)
+        self.printed.close()
         for fd in (self.to_worker, self.from_worker, self.death):
             if fd >= 0:
                 _close(fd)

@@ -29,6 +29,8 @@ class Header:
     workers: int
     phases: tuple[str, ...]
     shard: str
+    complete: bool = False
+    """Every default phase, whatever the shard."""
     out: Path
     known_folder: Path
     known: tuple[Known, ...]
@@ -85,6 +87,8 @@ class Finding:
     size: tuple[int, int, str]
     file: str = ""
     """Where the witness is stored, relative to OUT."""
+    found: tuple[int, int, str] | None = None
+    """Size of the smallest witness as it was found, where it has been shrunk since."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,6 +116,8 @@ class Scope:
     bound: str | None = None
     canonical: int | None = None
     certificate: str | None = None
+    of_shard: str | None = None
+    """The certificate that this shard adds to: the whole has it when all of its shards do."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,6 +146,8 @@ class Summary:
     interrupted: bool = False
     gave_up: str = ""
     """Why the run ended early; "" when it did not."""
+    unreached: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """"rules never checked" and the like -> names."""
 
     def sort(self) -> None:
         """Put findings into an order that does not depend on which worker was faster: new before expected, causes

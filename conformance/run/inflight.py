@@ -6,16 +6,36 @@ no system call. The rest of a file is newlines, which JSON allows.
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 from pathlib import Path
 
 import msgspec
 
+from ropecheck.conformance.errors import UsageError, naming
 from ropecheck.conformance.run.subject import Subject
+from ropecheck.conformance.store.files import StoredCase, read_any
 
 _START_BYTES = 1 << 14
 
 _encoder = msgspec.json.Encoder()
+
+
+def rescue(out: Path) -> list[Path]:
+    """Put aside, as OUT/unfinished/ID.json, what an earlier run into OUT had in flight when it was killed; where it
+    is now. What cannot be read is kept as it is."""
+    kept = []
+    for path in sorted((out / "in-flight").glob("*.json")):
+        if not path.read_bytes().strip():
+            continue
+        try:
+            stored = read_any(path)
+            name = f"{(stored.case if isinstance(stored, StoredCase) else stored.scenario).id}.json"
+        except UsageError:
+            name = f"{path.stem}-{hashlib.sha256(path.read_bytes()).hexdigest()[:12]}.json"
+        (out / "unfinished").mkdir(exist_ok=True)
+        kept.append(path.replace(out / "unfinished" / name))
+    return kept
 
 
 class Slot:
@@ -28,7 +48,7 @@ class Slot:
         self._map = self._open(_START_BYTES)
 
     def _open(self, size: int) -> mmap.mmap:
-        with self._path.open("wb") as file:
+        with naming(self._path), self._path.open("wb") as file:
             file.write(b"\n" * size)
         with self._path.open("r+b") as file:
             return mmap.mmap(file.fileno(), size)

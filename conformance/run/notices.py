@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from ropecheck.conformance.families.case import TARGETS, offered
 from ropecheck.conformance.known.failures import Known
 from ropecheck.conformance.run.events import Header, Summary
+from ropecheck.conformance.scenario.forward import situations_of
 from ropecheck.conformance.versions import is_version, newer_than_known
 from ropecheck.spec.families import FAMILIES
+from ropecheck.spec.modes import all_modes
 from ropecheck.spec.rules import Rule, all_rules
 
 
@@ -50,25 +51,33 @@ def before_run(header: Header, entries: Iterable[Known], early: Iterable[str], w
 
 
 def expected_situations() -> tuple[str, ...]:
-    """Every "mode x situation" that a complete run should reach, where the reference lists them."""
-    return tuple(getattr(importlib.import_module("ropecheck.reference.forwards"), "SITUATIONS", ()))
+    """Every "mode x situation" that a complete run should reach."""
+    return tuple(f"{mode.name} x {situation}" for mode in all_modes().values() for situation in situations_of(mode))
 
 
-def after_run(summary: Summary, asked: Container[str], warn: Warn) -> None:
-    """What was never reached. asked: what the phases of the run need of a target."""
+def unreached(summary: Summary, asked: Container[str]) -> dict[str, tuple[str, ...]]:
+    """What was never reached, by kind. asked: what the phases of the run need of a target."""
     device = summary.header.device
     never = [
         rule
         for rule in all_rules().values()
         if _needs(rule) in asked and not summary.rules.get(rule.id, [0])[0] and not _of_absent_family(rule, summary)
     ]
-    _list(warn, "rules never checked", (rule.id for rule in never if device in rule.devices))
-    _list(warn, "rules that need a GPU", (rule.id for rule in never if device not in rule.devices))
-    driven = set(summary.header.hello.covered.values())
-    _list(warn, "modes never reached", (mode for mode in sorted(driven) if not summary.modes.get(mode, [0])[0]))
-    if "forwards" in asked:
-        missed = (name for name in expected_situations() if not summary.situations.get(name))
-        _list(warn, "situations never reached", missed)
+    return {
+        "rules never checked": tuple(rule.id for rule in never if device in rule.devices),
+        "rules that need a GPU": tuple(rule.id for rule in never if device not in rule.devices),
+        "modes never reached": tuple(
+            mode for mode in all_modes() if "forwards" in asked and not summary.modes.get(mode, [0])[0]
+        ),
+        "situations never reached": tuple(
+            name for name in expected_situations() if "forwards" in asked and not summary.situations.get(name)
+        ),
+    }
+
+
+def unreached_lines(kinds: Mapping[str, Sequence[str]]) -> list[str]:
+    """One warning per kind that has names."""
+    return [f"{kind} ({len(names)}): {', '.join(names)}" for kind, names in kinds.items() if names]
 
 
 def _needs(rule: Rule) -> str:
@@ -86,17 +95,12 @@ def _of_absent_family(rule: Rule, summary: Summary) -> bool:
     return mode not in summary.modes and (declined or (target in TARGETS and offered(family, target) != "checked"))
 
 
-def not_offered(summary: Summary, warn: Warn) -> None:
-    """What the target lacks, and why: one line per reason."""
+def not_offered_lines(counts: Mapping[tuple[str, str], int]) -> list[str]:
+    """What the target lacks, and why: one line per reason. counts: (mode, reason) -> scenarios."""
     reasons: dict[str, list[str]] = {}
-    for mode, reason in sorted(summary.not_offered):
+    for mode, reason in sorted(counts):
         reasons.setdefault(reason, []).append(mode)
-    for reason, modes in reasons.items():
-        scenarios = sum(summary.not_offered[mode, reason] for mode in modes)
-        warn(f"not offered: {', '.join(modes)}: {reason} ({scenarios} scenarios)")
-
-
-def _list(warn: Callable[[str], None], what: str, names: Iterable[str]) -> None:
-    missing = list(names)
-    if missing:
-        warn(f"{what} ({len(missing)}): {', '.join(missing)}")
+    return [
+        f"not offered: {', '.join(modes)}: {reason} ({sum(counts[mode, reason] for mode in modes)} scenarios)"
+        for reason, modes in reasons.items()
+    ]

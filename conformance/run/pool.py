@@ -19,10 +19,12 @@ from ropecheck.adapters import protocol
 from ropecheck.conformance.errors import GaveUp
 from ropecheck.conformance.judge.outcome import Unrun
 from ropecheck.conformance.run.client import Process
-from ropecheck.conformance.run.inflight import Slot
+from ropecheck.conformance.run.inflight import Slot, rescue
 from ropecheck.conformance.run.seat import (
+    Doubted,
     Limits,
     P,
+    Reply,
     Seat,
     Ticket,
     Unacceptable,
@@ -32,9 +34,6 @@ from ropecheck.conformance.run.seat import (
     poisoned,
 )
 from ropecheck.conformance.targets.registry import Target
-
-COMPARE_BY, COMPARATOR = "ROPECHECK_COMPARATOR", "ropecheck.conformance.device.compare:Comparator"
-"""How a worker on a device is told which class compares tables there."""
 
 
 class Pool(Generic[P]):
@@ -62,12 +61,14 @@ class Pool(Generic[P]):
         self.hello: protocol.Hello | None = None
         self.restarts = 0
         self._out = out
+        out.mkdir(parents=True, exist_ok=True)
+        for path in rescue(out):
+            warn(f"an earlier run here was killed with this scenario in a worker's hands: `ropecheck replay {path}`")
         self._selector = selectors.DefaultSelector()
         self._again: deque[Ticket[P]] = deque()
-        self._done: deque[tuple[P, protocol.Answer | Unrun]] = deque()
+        self._done: deque[tuple[P, Reply]] = deque()
         self._last_problem = ""
         self._starting_up = True
-        out.mkdir(parents=True, exist_ok=True)
         self._seats: list[Seat[P]] = [
             Seat(n, [Slot(out / "in-flight" / f"worker-{n}.{chr(97 + k)}.json") for k in range(depth)])
             for n in range(workers)
@@ -97,8 +98,9 @@ class Pool(Generic[P]):
         """Workers that are still in use."""
         return len(self._alive())
 
-    def answers(self, plans: Iterable[P]) -> Generator[tuple[P, protocol.Answer | Unrun], None, None]:
-        """Run every plan; yield it with its answer, or with why it could not run, in the order of completion.
+    def answers(self, plans: Iterable[P]) -> Generator[tuple[P, Reply], None, None]:
+        """Run every plan; yield it with its answer (`Doubted` where the device was lost under it), or with why it could
+        not run, in the order of completion.
 
         Plans are pulled as workers get free. Raises GaveUp when no worker is left.
         """
@@ -154,16 +156,15 @@ class Pool(Generic[P]):
                 seat.isolated = bool(seat.alone) and not seat.queue
                 if seat.isolated:
                     self._feed(seat, seat.alone.popleft())
+                elif seat.alone:
                     continue
-                if seat.alone:
-                    continue
-                if self._again:
-                    ticket = self._again.popleft()
-                elif more and (plan := next(source, None)) is not None:
-                    ticket = Ticket(plan)
-                else:
-                    return False
-                self._feed(seat, ticket)
+                elif self._again:
+                    self._feed(seat, self._again.popleft())
+                elif more:
+                    plan = next(source, None)
+                    more = plan is not None
+                    if plan is not None:
+                        self._feed(seat, Ticket(plan))
         return more
 
     def _feed(self, seat: Seat[P], ticket: Ticket[P]) -> None:
@@ -182,8 +183,7 @@ class Pool(Generic[P]):
         try:
             # A suspect's kernels run one after the other, so that the failing one is named.
             blocking = {"CUDA_LAUNCH_BLOCKING": "1"} if seat.alone else {}
-            compare = {COMPARE_BY: COMPARATOR} if self.device != "cpu" else {}
-            target = replace(self.target, env={**self.target.env, **compare, **blocking})
+            target = replace(self.target, env={**self.target.env, **blocking})
             process = Process(target, self.device, self._out / f"worker-{seat.number}.log")
         except OSError as error:
             self._give_up(seat, f"cannot start {self.target.argv[0]}: {error.strerror or error}")
@@ -191,11 +191,12 @@ class Pool(Generic[P]):
         seat.process, seat.ready, seat.watching_writes = process, False, False
         seat.deadline = time.monotonic() + self.limits.start
         self._selector.register(process.from_worker, selectors.EVENT_READ, (seat, process, "read"))
+        self._selector.register(process.printed.read_end, selectors.EVENT_READ, (seat, process, "print"))
         if process.death >= 0:
             self._selector.register(process.death, selectors.EVENT_READ, (seat, process, "death"))
 
     def _forget(self, process: Process) -> None:
-        for fd in (process.from_worker, process.to_worker, process.death):
+        for fd in (process.from_worker, process.to_worker, process.death, process.printed.read_end):
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(fd)
 
@@ -248,7 +249,9 @@ class Pool(Generic[P]):
     def _wait(self) -> None:
         """Block until a worker says something or something is overdue, and deal with it."""
         due = [seat.deadline for seat in self._seats if seat.deadline]
-        timeout = max(0.0, min(due) - time.monotonic()) if due else None
+        if not due:
+            raise RuntimeError("the pool would wait for ever: no worker has anything to do")
+        timeout = max(0.0, min(due) - time.monotonic())
         for key, _ in self._selector.select(timeout):
             seat, process, what = key.data
             if seat.process is process:  # else: replaced while handling this batch of events
@@ -263,6 +266,11 @@ class Pool(Generic[P]):
                 self._replace(seat, "handshake", f"no hello within {self.limits.start:g} s; the worker was killed")
 
     def _handle(self, seat: Seat[P], process: Process, what: str) -> None:
+        if what == "print":
+            process.printed.drain()
+            if process.printed.ended:
+                self._selector.unregister(process.printed.read_end)
+            return
         if what == "write":
             process.flush()
             self._watch_writes(seat)
@@ -301,10 +309,8 @@ class Pool(Generic[P]):
             return
         if ticket.audit:
             return
-        if seat.isolated:
-            self._acquitted(seat, ticket)
         if not ticket.abandoned:
-            self._done.append((ticket.plan, answer))
+            self._done.append((ticket.plan, self._acquitted(seat, ticket, answer) if seat.isolated else answer))
         seat.recent.append(ticket.plan)
 
     def _broken(self, seat: Seat[P], ticket: Ticket[P], answer: protocol.Answer) -> None:
@@ -323,11 +329,12 @@ class Pool(Generic[P]):
         process.stop()
         self._restart(seat, f"{name} broke the device context")
 
-    def _acquitted(self, seat: Seat[P], ticket: Ticket[P]) -> None:
+    def _acquitted(self, seat: Seat[P], ticket: Ticket[P], answer: protocol.Answer) -> Doubted:
         """A suspect passes alone: those before it in the broken process are run alone as well."""
-        self.warn(f"{ticket.plan.scenario.name} met a broken device context, but passes alone")
         seat.alone.extend(Ticket(plan, audit=True) for plan in seat.recent)
         seat.recent.clear()
+        why = "the device context was lost while it ran beside others, and alone it passes: what broke it is not known"
+        return Doubted(answer, Unrun(stage="device", message=why))
 
     def _take_hello(self, seat: Seat[P], body: bytes) -> None:
         try:

@@ -9,6 +9,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from ropecheck.adapters import protocol
+from ropecheck.conformance.judge.outcome import Unrun
 from ropecheck.conformance.run.client import Process
 from ropecheck.conformance.run.inflight import Slot
 from ropecheck.conformance.run.subject import Subject
@@ -72,6 +73,19 @@ class Seat(Generic[P]):
     """The running ticket is such a suspect."""
     recent: deque[P] = field(default_factory=lambda: deque(maxlen=3))
     """What this process answered last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubted:
+    """What a scenario answered alone, after the device context had been lost beside others. What lost it is not known,
+    so that the answer counts, and the loss as well."""
+
+    answer: protocol.Answer
+    why: Unrun
+
+
+Reply = protocol.Answer | Doubted | Unrun
+"""What a pool gives for a plan."""
 
 
 class Unacceptable(Exception):

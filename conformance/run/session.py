@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ropecheck.adapters import protocol
-from ropecheck.conformance.errors import GaveUp, UsageError
+from ropecheck.conformance.errors import GaveUp, UsageError, line_of
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.families.verdict import judge as judge_case
 from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
@@ -32,15 +32,15 @@ from ropecheck.conformance.run.events import (
     Summary,
     Warned,
 )
-from ropecheck.conformance.run.notices import after_run, before_run, not_offered
+from ropecheck.conformance.run.notices import before_run, not_offered_lines, unreached, unreached_lines
 from ropecheck.conformance.run.phases import Options, Phase
 from ropecheck.conformance.run.pool import Pool
-from ropecheck.conformance.run.seat import Limits
+from ropecheck.conformance.run.seat import Doubted, Limits, Reply
 from ropecheck.conformance.run.subject import CasePlan, Subject, plan_case
 from ropecheck.conformance.run.tally import Tally
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.random.shrink import shrink
-from ropecheck.conformance.store.files import claimed, clear_failures, clear_reports
+from ropecheck.conformance.store.files import claimed, clear_failures, clear_reports, reserved
 from ropecheck.conformance.targets.registry import Target
 from ropecheck.conformance.version import spec_hash, suite_version
 from ropecheck.spec.history import OutOfDomain
@@ -71,7 +71,7 @@ class Settings:
     shrink_seconds: float = 30.0
     """For making new findings' witnesses smaller; 0: leave them as they are."""
     complete: bool = True
-    """Warn about what was never reached."""
+    """Every default phase: what was never reached is worth a warning, once all shards are there."""
 
 
 class Runner:
@@ -94,6 +94,20 @@ class Runner:
     def emit(self, event: Event) -> None:
         for listener in self._listeners:
             listener(event)
+
+    def end(self) -> None:
+        """Let every listener write its report. Raises GaveUp for those that could not, once all have tried."""
+        self.tally.summary.sort()
+        problems = []
+        for listener in self._listeners:
+            try:
+                listener(RunEnded(self.tally.summary))
+            except BrokenPipeError:
+                raise  # the reader of our output left
+            except OSError as error:
+                problems.append(line_of(error))
+        if problems:
+            raise GaveUp("not written: " + "; ".join(problems))
 
     def warn(self, message: str, loud: bool = False) -> None:
         """Put it before people once."""
@@ -197,16 +211,27 @@ class Runner:
         self._run(self._fresh(witnesses), checked)
 
 
+def refuse_illegal(where: str, scenario: Scenario, device: str) -> None:
+    """Raises UsageError, naming the file `where` the scenario was read from, for one that cannot be planned."""
+    try:
+        plan(scenario, device)
+    except OutOfDomain as error:
+        raise UsageError(f"{where}: not legal: {error}") from error
+
+
 def breaks_device(failure: Failure) -> bool:
     """Every try at a smaller witness would cost two starts of a worker."""
     return any(word in failure.message for word in protocol.BROKEN)
 
 
-def verdict_of(planned: Plan | CasePlan, answer: protocol.Answer | Unrun) -> Outcome:
+def verdict_of(planned: Plan | CasePlan, answer: Reply) -> Outcome:
     """The verdict, or why there is none. A bug of the suite's own is never an engine failure."""
     scenario = planned.scenario
     if isinstance(answer, Unrun):
         return Outcome(scenario=scenario.id, name=scenario.name, unrun=(answer,))
+    if isinstance(answer, Doubted):
+        outcome = verdict_of(planned, answer.answer)
+        return msgspec.structs.replace(outcome, unrun=(*outcome.unrun, answer.why))
     try:
         if isinstance(planned, CasePlan):
             outcome = judge_case(planned.scenario, answer.results[0])
@@ -220,7 +245,8 @@ def verdict_of(planned: Plan | CasePlan, answer: protocol.Answer | Unrun) -> Out
 def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
     """Do a run and return its summary; listeners have written their reports by then.
 
-    Raises GaveUp when no worker starts, UsageError for bad input; an interrupt ends the run and is in the summary.
+    Raises GaveUp when no worker starts or a report cannot be written, UsageError for bad input; an interrupt and a full
+    disk end the run and are in the summary.
     """
     entries = known_list.load(settings.known_folder)
     differences = family_known.load(settings.families_file)
@@ -228,10 +254,7 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
     for phase in settings.phases:
         phase.accepts(settings.options)
     for known in entries:
-        try:
-            plan(known.witness, settings.device)
-        except OutOfDomain as error:
-            raise UsageError(f"{known.path.parent / known.entry.witness}: {error}") from error
+        refuse_illegal(str(known.path.parent / known.entry.witness), known.witness, settings.device)
     early: list[str] = []
     with (
         claimed(settings.out),
@@ -243,10 +266,16 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
             limits=settings.limits,
             warn=early.append,
         ) as pool,
+        reserved(settings.out) as free_room,
     ):
         # Bad input has been refused by now and lost nothing; from here on an older result must not pass for this one.
         clear_reports(settings.out)
-        hello = pool.start()
+        hello = protocol.unheard(settings.target.name)
+        interrupted = False
+        try:
+            hello = pool.start()
+        except KeyboardInterrupt:
+            interrupted = True
         header = Header(
             suite=suite_version(),
             spec=spec_hash(),
@@ -257,6 +286,7 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
             workers=pool.workers,
             phases=tuple(phase.name for phase in settings.phases),
             shard=f"{settings.shard[0]}/{settings.shard[1]}",
+            complete=settings.complete,
             out=settings.out,
             known_folder=settings.known_folder,
             known=known_list.applying(entries, hello.target, hello.version, settings.device),
@@ -267,11 +297,13 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
         pool.warn = runner.warn
         summary = runner.tally.summary
         summary.totals.workers = pool.workers
-        runner.emit(RunStarted(header))
-        before_run(header, entries, early, runner.warn)
         bad_input: UsageError | None = None
         started = time.monotonic()
         try:
+            if interrupted:
+                raise KeyboardInterrupt
+            runner.emit(RunStarted(header))
+            before_run(header, entries, early, runner.warn)
             if settings.witnesses:
                 runner.replay_known(today)
             for phase in settings.phases:
@@ -284,16 +316,24 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
             summary.gave_up = str(error)
         except UsageError as error:
             bad_input = error
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            summary.gave_up = line_of(error)
         summary.totals.seconds = time.monotonic() - started
-        if settings.complete and not summary.interrupted and not summary.gave_up and bad_input is None:
-            after_run(summary, {phase.needs for phase in settings.phases}, runner.warn)
-        not_offered(summary, runner.warn)
-        if settings.shard[1] > 1 or summary.totals.could_not_run:
-            summary.scope.certificate = None  # it speaks of every scenario of the bound
+        summary.unreached = unreached(summary, {phase.needs for phase in settings.phases})
+        whole = settings.shard[1] == 1 and not summary.interrupted and not summary.gave_up and bad_input is None
+        for line in unreached_lines(summary.unreached) if settings.complete and whole else ():
+            runner.warn(line)
+        for line in not_offered_lines(summary.not_offered):
+            runner.warn(line)
+        scope = summary.scope
+        scope.of_shard = None if summary.totals.could_not_run else scope.certificate
+        scope.certificate = scope.of_shard if settings.shard[1] == 1 else None  # it speaks of the whole bound
         if pool.restarts:
             runner.warn(f"{pool.restarts} worker restarts; see worker-N.log in {settings.out}")
-    summary.sort()
-    runner.emit(RunEnded(summary))
+        free_room()
+    runner.end()
     if bad_input is not None:
         raise bad_input
     return summary

@@ -12,7 +12,7 @@ from ropecheck.conformance.known.differences import Difference
 from ropecheck.conformance.known.failures import Known, match
 from ropecheck.conformance.run.events import MAX_UNRUN, Finding, Header, ScenarioDone, Summary
 from ropecheck.conformance.run.subject import Subject
-from ropecheck.conformance.scenario.operations import Extend, Mixed, Scenario, Submit, Turn
+from ropecheck.conformance.scenario.operations import Build, Scenario, Submit, Turn
 from ropecheck.conformance.store.files import Stored, StoredCase, pretty, write_atomic
 
 
@@ -24,9 +24,10 @@ class Tally:
         self.summary = Summary(header=header)
         self._findings: dict[tuple[str, str, str], Finding] = {}
         self._folder = header.out / "failures"
+        self._trouble: OSError | None = None
 
     def add(self, done: ScenarioDone) -> None:
-        """Count one scenario."""
+        """Count one scenario. Raises OSError, once it is counted, when its file could not be written."""
         outcome, summary = done.outcome, self.summary
         totals = summary.totals
         totals.scenarios += 1
@@ -58,6 +59,8 @@ class Tally:
             totals.not_offered += 1
         else:
             totals.passed += 1
+        if self._trouble is not None:
+            raise self._trouble
 
     def _failures(self, done: ScenarioDone) -> int:
         """Group the failures; returns how many of them no entry expects."""
@@ -105,6 +108,7 @@ class Tally:
 
     def shrunk(self, finding: Finding, scenario: Scenario, failure: Failure) -> None:
         """A smaller witness of a finding has been found."""
+        finding.found = finding.found or finding.size
         finding.scenario, finding.failure, finding.size = scenario, failure, size_of(scenario)
         outcome = Outcome(scenario=scenario.id, name=scenario.name, failures=(failure,))
         self._store(finding, outcome)
@@ -125,7 +129,10 @@ class Tally:
             failures=failures,
             unrun=unrun,
         )
-        write_atomic(self._folder / f"{scenario.id}.json", pretty(stored))
+        try:
+            write_atomic(self._folder / f"{scenario.id}.json", pretty(stored))
+        except OSError as error:
+            self._trouble = error
         return str(Path("failures") / f"{scenario.id}.json")
 
 
@@ -161,6 +168,6 @@ def size_of(scenario: Subject) -> tuple[int, int, str]:
             for run in op.prompt:
                 t, h, w = run.grid or (0, 0, 0)
                 tokens += run.tokens + t * h * w
-        elif isinstance(op, Extend | Mixed):
-            tokens += len(op.windows)
+        elif isinstance(op, Build):
+            tokens += len(op.batch.reqs)
     return len(scenario.ops), tokens, scenario.id

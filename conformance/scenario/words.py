@@ -80,7 +80,7 @@ def draft_extend(reqs: Iterable[int], num_draft_tokens: int, **how: Any) -> Buil
 
 def idle(buffer_rows: int = 0) -> Build:
     """A forward without requests; buffer_rows: padded to another data-parallel rank's size."""
-    return Build(Batch("idle"), **({"buffer": "dp", "buffer_rows": buffer_rows} if buffer_rows else {}))
+    return Build(Batch("idle"), buffer="dp" if buffer_rows else "", buffer_rows=buffer_rows)
 
 
 def block(reqs: Iterable[int], offsets: Iterable[int], block_size: int) -> Build:

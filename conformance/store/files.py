@@ -6,19 +6,20 @@ import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.errors import UsageError, naming
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.families.files import problem_of
 from ropecheck.conformance.judge.outcome import Failure, Unrun
 from ropecheck.conformance.scenario.legal import refuse_nonsense
 from ropecheck.conformance.scenario.operations import Scenario
+from ropecheck.conformance.scenario.upgrade import upgraded
 from ropecheck.spec.history import OutOfDomain
 
 
@@ -51,12 +52,13 @@ class StoredCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Write beside and rename over, so that a reader never meets half a file."""
+    """Write beside and rename over, so that a reader never meets half a file. Raises OSError, naming the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_bytes(data)
-        temporary.replace(path)
+        with naming(path):
+            temporary.write_bytes(data)
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -76,6 +78,22 @@ def claimed(out: Path) -> Iterator[None]:
         except OSError as error:
             raise UsageError(f"{out}: another run is writing there; name another folder with --out") from error
         yield
+
+
+RESERVE = 4 << 20
+"""Bytes kept free for the reports of a run."""
+
+
+@contextlib.contextmanager
+def reserved(out: Path) -> Iterator[Callable[[], None]]:
+    """Room on the disk for the reports, taken before the run fills it. Call what it gives before they are written."""
+    path = out / ".reserve"
+    try:
+        with naming(path):
+            path.write_bytes(bytes(RESERVE))
+        yield lambda: path.unlink(missing_ok=True)
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def read_scenario(path: Path) -> Scenario:
@@ -102,6 +120,7 @@ def read_any(path: Path) -> Stored | StoredCase:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: not JSON: {error}") from error
+    raw = _upgraded(raw)
     if not isinstance(raw, dict):
         raise UsageError(f"{path}: a scenario is a JSON object, not {type(raw).__name__}")
     try:
@@ -123,6 +142,13 @@ def read_any(path: Path) -> Stored | StoredCase:
     except OutOfDomain as error:
         raise UsageError(f"{path}: {error}") from error
     return stored
+
+
+def _upgraded(raw: Any) -> Any:
+    """Files of the first format as files of today's."""
+    if isinstance(raw, dict) and "scenario" in raw:
+        return raw | {"scenario": upgraded(raw["scenario"])}
+    return upgraded(raw)
 
 
 def _read_case(path: Path, raw: dict[str, Any]) -> StoredCase:

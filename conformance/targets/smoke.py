@@ -12,8 +12,10 @@ from pathlib import Path
 import msgspec
 
 from ropecheck.adapters import protocol
+from ropecheck.adapters.batch import Batch, BatchPart
 from ropecheck.adapters.protocol import Answer, Forward, Hello, Item, Job, Media, Submit, Tables, Tensor
 from ropecheck.conformance.run.client import Process
+from ropecheck.conformance.run.seat import Unacceptable, answer_of, hello_of
 from ropecheck.conformance.targets.registry import Target
 
 HELLO_SECONDS = 240.0
@@ -41,12 +43,16 @@ def job() -> Job:
         (
             Submit(0, (11, 12, 501, 501, 501, 501, 13, 14), media),
             Submit(1, (21, 22, 23, 24)),
-            Forward("extend", (0, 1), seq_lens=(8, 4), prefix_lens=(0, 0), extend_lens=(8, 4)),
+            _forward("extend", prefix_len=(0, 0), extend_len=(8, 4)),
             protocol.Generate(0, (31,)),
             protocol.Generate(1, (32,)),
-            Forward("decode", (0, 1), seq_lens=(9, 5)),
+            _forward("decode", seq_len=(9, 5)),
         ),
     )
+
+
+def _forward(mode: str, **fields: tuple[int, ...]) -> Forward:
+    return Forward(Batch(mode, (BatchPart((0, 1), dict(fields)),)))
 
 
 EXPECTED = {2: tuple(row + TEXT for row in ROWS), 5: ((6, 4),) * 3}
@@ -62,7 +68,7 @@ def check(target: Target, log: Path, device: str = "cpu") -> Checked:
         return Checked(None, f"cannot start {target.argv[0]}: {error.strerror}")
     try:
         return _converse(process)
-    except (protocol.ProtocolError, msgspec.MsgspecError) as error:
+    except (protocol.ProtocolError, Unacceptable) as error:
         return Checked(None, f"the worker did not speak the protocol: {error}")
     finally:
         process.stop()
@@ -72,14 +78,13 @@ def _converse(process: Process) -> Checked:
     body = process.next_frame(HELLO_SECONDS)
     if body is None:
         return Checked(None, f"no hello: the worker {process.how_it_ended()}: {process.last_words(1)}")
-    hello = msgspec.msgpack.decode(body, type=Hello)
-    if hello.protocol != protocol.PROTOCOL:
-        return Checked(hello, f"the worker speaks protocol {hello.protocol}, not {protocol.PROTOCOL}")
-    process.send(job() if hello.device == "cpu" else msgspec.structs.replace(job(), device="cuda"))
+    hello = hello_of(body)
+    asked = job() if hello.device == "cpu" else msgspec.structs.replace(job(), device="cuda")
+    process.send(asked)
     body = process.next_frame(JOB_SECONDS)
     if body is None:
         return Checked(hello, f"the scenario got no answer: the worker {process.how_it_ended()}")
-    return Checked(hello, judge(msgspec.msgpack.decode(body, type=Answer)))
+    return Checked(hello, judge(answer_of(body, asked)))
 
 
 def judge(answer: Answer) -> str:

@@ -58,7 +58,7 @@ class Worker:
 
     def close(self) -> int:
         self.outgoing.close()
-        code = self.process.wait(timeout=20)
+        code = self.process.wait()
         self.incoming.close()
         return code
 

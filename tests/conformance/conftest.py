@@ -24,12 +24,16 @@ def known_folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def stubs(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, list[Scenario]]]:
+def stubs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, list[Scenario]]]:
     """Targets "planted" and "planted-HOW", and a phase "codes" over the scenarios that a test puts into the value."""
     scenarios: dict[str, list[Scenario]] = {"codes": []}
     monkeypatch.setattr(session, "plan", stub_plan)
     monkeypatch.setattr(session, "judge", stub_judge)
-    monkeypatch.setattr(targets, "_SOURCES", [lambda: (planted(), *map(_named, ("unknown-mode", "wrong-protocol")))])
+    monkeypatch.setattr(
+        targets,
+        "_SOURCES",
+        [lambda: (planted(flag=tmp_path / "flag"), *map(_named, ("unknown-mode", "wrong-protocol")))],
+    )
     codes = phases.Phase(name="codes", summary="", drive=lambda driver: driver.check_all(scenarios["codes"]))
     monkeypatch.setattr(phases, "_PHASES", {"codes": codes})
     yield scenarios

@@ -18,6 +18,11 @@ from ropecheck.adapters import protocol
 
 OK, KILLED, SEGFAULT, HANG, PRINTS, GARBAGE, WRONG_TYPE, SHORT, WRONG_ID, FAIL_A, FAIL_B, NOT_OFFERED = range(12)
 EXITS_AFTER, CHILD_KEEPS_PIPE, CUDA_ERROR, TWICE, SLOW, SUITE_BUG, LARGE, CUDA_ONCE = range(12, 20)
+CUDA_AT_FIRST, FLOOD, COLOURS, CHILD_HANGS = range(20, 24)
+
+
+broken: list[str] = []
+"""The job that lost the device context: all later ones of this process fail."""
 
 
 def hello(how: str) -> protocol.Hello:
@@ -36,7 +41,7 @@ def hello(how: str) -> protocol.Hello:
     )
 
 
-def result(code: int) -> protocol.Result:
+def result(code: int, job: str) -> protocol.Result:
     match code:
         case 9:
             return protocol.Raised("engine", "Wrong", "A", "engine/file.py:1 f")
@@ -50,6 +55,11 @@ def result(code: int) -> protocol.Result:
             return protocol.Raised("engine", "Large", "x" * (3 << 20), "x")
         case 19 if not (flag := Path(os.environ["PLANTED_FLAG"])).exists():
             flag.touch()
+            return protocol.Raised("engine", "AcceleratorError", "an earlier kernel failed", "x")
+        case 20 if broken or not (flag := Path(os.environ["PLANTED_FLAG"] + job)).exists():
+            if not broken:
+                flag.touch()
+                broken.append(job)
             return protocol.Raised("engine", "AcceleratorError", "an earlier kernel failed", "x")
         case _:
             return protocol.Done()
@@ -74,6 +84,17 @@ def misbehave(code: int, out: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         case 16:
             time.sleep(0.3)
+        case 21:
+            for n in range(40_000):
+                print(f"line {n} of an engine that does not stop printing, {'x' * 60}")
+            print("the last line", flush=True)
+        case 22:
+            print("\x1b[31mred\x1b]0;a title\x07\x9b2J", flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        case 23:
+            child = subprocess.Popen(["sleep", "3600"], pass_fds=[out])
+            Path(os.environ["PLANTED_FLAG"]).write_text(f"{os.getpid()} {child.pid}")
+            time.sleep(3600)
 
 
 def main() -> None:
@@ -100,7 +121,9 @@ def main() -> None:
         codes = [step.reqs[0] for step in job.steps if isinstance(step, protocol.Observe)]
         for code in codes:
             misbehave(code, out)
-        answer = protocol.Answer(job.id, tuple(map(result, codes)), engine_ns=1000, forwards=len(codes))
+        answer = protocol.Answer(
+            job.id, tuple(result(code, job.id) for code in codes), engine_ns=1000, forwards=len(codes)
+        )
         if WRONG_ID in codes:
             answer = protocol.Answer("another", answer.results, 1, 1)
         if SHORT in codes:

@@ -22,12 +22,12 @@ def scenario(*codes: int, name: str = "") -> Scenario:
     return Scenario(name=name or "codes " + " ".join(map(str, codes)), ops=tuple(idle(code) for code in codes))
 
 
-def planted(how: str = "well") -> Target:
-    """The misbehaving worker as a target."""
+def planted(how: str = "well", flag: Path | None = None) -> Target:
+    """The misbehaving worker as a target. flag: where it keeps what it did before."""
     return Target(
         name="planted",
         argv=(sys.executable, "-m", "tests.conformance.planted_worker", how),
-        env={"PYTHONPATH": str(ROOT)},
+        env={"PYTHONPATH": str(ROOT), "PLANTED_FLAG": str(flag)},
         devices=("cpu", "cuda"),
     )
 

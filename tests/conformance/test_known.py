@@ -82,6 +82,21 @@ def test_a_changed_entry_fails_the_run_even_where_the_other_failure_is_listed(
     assert "NEW" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("witness", ["../outside.json", "/etc/hosts", "deeper/one.json", "..", "."])
+def test_a_witness_outside_the_folder_is_refused_and_kept(
+    witness: str, known_folder: Path, ropecheck: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`prune` would delete it: the entry's witness passes."""
+    outside = known_folder.parent / "outside.json"
+    outside.write_bytes(pretty(PASSES))
+    path = add(known_folder, PASSES)
+    path.write_text(path.read_text().replace(f"{PASSES.id}.json", witness))
+    assert cli.execute(["known", "prune", "--target", "planted", "--known", str(known_folder)]) == 2
+    error = capsys.readouterr().err
+    assert f"{path}: witness: {witness!r} is no name of a file beside the entry" in error
+    assert outside.exists() and path.exists()
+
+
 def test_a_witness_of_two_entries_outlives_one_of_them(known_folder: Path) -> None:
     add(known_folder, FAILS_A, signature="A")
     add(known_folder, FAILS_A, signature="B")

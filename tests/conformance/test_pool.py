@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -13,9 +14,12 @@ import pytest
 from ropecheck.adapters import protocol
 from ropecheck.conformance.errors import GaveUp
 from ropecheck.conformance.judge.outcome import Unrun
+from ropecheck.conformance.run import pool as pool_module
 from ropecheck.conformance.run.pool import Pool
-from ropecheck.conformance.run.seat import Limits
+from ropecheck.conformance.run.printed import FIRST, LAST
+from ropecheck.conformance.run.seat import Doubted, Limits, Reply
 from ropecheck.conformance.scenario.operations import Scenario
+from ropecheck.conformance.store.files import read_scenario
 from ropecheck.conformance.targets.registry import Target
 from tests.conformance import planted_worker as how
 from tests.conformance.support import StubPlan, planted, scenario, stub_plan
@@ -24,10 +28,10 @@ GOOD = [scenario(*[how.OK] * n, name=f"good {n}") for n in range(1, 9)]
 
 
 def run(
-    scenarios: list[Scenario], out: Path, workers: int = 1, limit: float = 20.0, restarts: int = 5
-) -> tuple[dict[str, protocol.Answer | Unrun], Pool[StubPlan]]:
-    limits = Limits(scenario=limit, start=20.0, restarts=restarts)
-    with Pool[StubPlan](planted(), device="cpu", workers=workers, out=out, limits=limits) as pool:
+    scenarios: list[Scenario], out: Path, workers: int = 1, limit: float = 120.0, restarts: int = 5
+) -> tuple[dict[str, Reply], Pool[StubPlan]]:
+    limits = Limits(scenario=limit, restarts=restarts)
+    with Pool[StubPlan](planted(flag=out / "flag"), device="cpu", workers=workers, out=out, limits=limits) as pool:
         pool.start()
         found = {}
         for plan, answer in pool.answers(map(stub_plan, scenarios)):
@@ -41,7 +45,7 @@ def run(
     [
         (how.KILLED, "run", "SIGKILL"),
         (how.SEGFAULT, "run", "SIGSEGV; it printed: about to touch null"),
-        (how.HANG, "time limit", "no answer within 0.5 s"),
+        (how.HANG, "time limit", "no answer within 2 s"),
         (how.GARBAGE, "decode", "not a frame: b'Traceback"),
         (how.WRONG_TYPE, "decode", "$.results"),
         (how.SHORT, "decode", "0 results for 1 steps"),
@@ -52,7 +56,7 @@ def run(
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_bad_scenario_costs_itself_alone(code: int, stage: str, words: str, workers: int, tmp_path: Path) -> None:
     bad = scenario(code)
-    limit = 0.5 if code == how.HANG else 10.0
+    limit = 2.0 if code == how.HANG else 120.0
     found, pool = run([*GOOD[:3], bad, *GOOD[3:]], tmp_path, workers, limit)
     assert {id for id, answer in found.items() if isinstance(answer, Unrun)} == {bad.id}
     assert set(found) == {bad.id, *(good.id for good in GOOD)}
@@ -80,6 +84,18 @@ def test_a_broken_cuda_context_is_answered_and_then_replaced(tmp_path: Path) -> 
     assert pool.restarts == 2, "the suspect broke a process of its own as well"
 
 
+@pytest.mark.parametrize("workers", [2, 3])
+def test_a_lost_context_is_told_whichever_worker_loses_it_last(workers: int, tmp_path: Path) -> None:
+    """The suspects of every worker run alone, even when nothing else is left to do."""
+    lost = [scenario(*[how.OK] * n, how.CUDA_AT_FIRST) for n in range(2 * workers)]
+    found, _ = run([GOOD[0], *lost], tmp_path, workers)
+    assert set(found) == {GOOD[0].id, *(one.id for one in lost)}
+    for one in lost:
+        reply = found[one.id]
+        assert isinstance(reply, Doubted)
+        assert all(isinstance(result, protocol.Done) for result in reply.answer.results)
+
+
 def test_restarts_in_a_row_are_limited(tmp_path: Path) -> None:
     bad = [scenario(*[how.OK] * n, how.KILLED) for n in range(5)]
     with pytest.raises(GaveUp, match="2 restarts in a row without a success"):
@@ -103,14 +119,12 @@ def test_a_success_forgives_earlier_restarts(tmp_path: Path) -> None:
     ],
 )
 def test_a_worker_that_does_not_come_up_ends_the_run(way: str, words: str, tmp_path: Path) -> None:
-    limits = Limits(start=0.7 if way == "silent" else 20.0)
-    started = time.monotonic()
+    limits = Limits(start=0.7 if way == "silent" else 120.0)
     with Pool[StubPlan](planted(way), device="cpu", workers=2, out=tmp_path, limits=limits) as pool:  # noqa: SIM117
         with pytest.raises(GaveUp, match="no worker of target planted started") as error:
             pool.start()
     assert words in str(error.value)
     assert "\n" not in str(error.value)
-    assert time.monotonic() - started < 10
 
 
 def test_a_command_that_is_not_there_ends_the_run(tmp_path: Path) -> None:
@@ -133,16 +147,52 @@ def test_a_worker_that_cannot_be_restarted_is_given_up(tmp_path: Path) -> None:
     assert len(warnings) == 1
 
 
-def test_the_time_limit_counts_from_when_a_scenario_is_at_the_head(tmp_path: Path) -> None:
+def test_the_time_limit_counts_from_when_a_scenario_is_at_the_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(pool_module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     slow = [scenario(*[how.OK] * n, how.SLOW) for n in range(4)]
-    found, pool = run(slow, tmp_path, limit=0.55)
+    limits = Limits(scenario=60.0)
+    with Pool[StubPlan](planted(), device="cpu", workers=1, out=tmp_path, limits=limits) as pool:
+        pool.start()
+        for _, answer in pool.answers(map(stub_plan, slow)):
+            assert isinstance(answer, protocol.Answer)
+            clock[0] += 45  # what each scenario takes: together, and with the wait behind another, more than the limit
+    assert pool.restarts == 0
+
+
+def test_what_waits_for_nothing_is_an_error_and_no_hang(tmp_path: Path) -> None:
+    with Pool[StubPlan](planted(), device="cpu", workers=1, out=tmp_path) as pool:
+        pool.start()
+        with pytest.raises(RuntimeError, match="would wait for ever"):
+            pool._wait()
+
+
+def test_an_engine_that_prints_without_end_is_answered(tmp_path: Path) -> None:
+    found, pool = run([scenario(how.FLOOD), *GOOD[:2]], tmp_path)
     assert all(isinstance(answer, protocol.Answer) for answer in found.values())
     assert pool.restarts == 0
+    log = (tmp_path / "worker-0.log").read_text()
+    assert len(log) < FIRST + LAST + 100
+    assert "the last line" in log
+
+
+def test_a_killed_run_keeps_what_it_had_in_flight(tmp_path: Path) -> None:
+    (tmp_path / "in-flight").mkdir()
+    (tmp_path / "in-flight" / "worker-0.a.json").write_bytes(msgspec.json.encode(GOOD[3]))
+    warnings: list[str] = []
+    with Pool[StubPlan](planted(), device="cpu", workers=1, out=tmp_path, warn=warnings.append) as pool:
+        pool.start()
+        list(pool.answers(map(stub_plan, GOOD)))
+    kept = tmp_path / "unfinished" / f"{GOOD[3].id}.json"
+    assert read_scenario(kept) == GOOD[3]
+    assert len(warnings) == 1 and str(kept) in warnings[0]
 
 
 def test_scenarios_are_on_disk_while_they_run_and_gone_afterwards(tmp_path: Path) -> None:
     hang = scenario(how.HANG)
-    limits = Limits(scenario=30.0)
+    limits = Limits(scenario=120.0)
     with Pool[StubPlan](planted(), device="cpu", workers=1, out=tmp_path, limits=limits) as pool:
         pool.start()
         list(pool.answers(map(stub_plan, [scenario(*[how.OK] * 900)])))  # a longer one leaves no rest behind

@@ -66,6 +66,7 @@ def test_report_json(ropecheck: Run, tmp_path: Path, known_folder: Path) -> None
         "situations",
         "kernels",
         "warnings",
+        "part",
     }
 
 
@@ -105,7 +106,8 @@ def test_html_stands_alone(ropecheck: Run, tmp_path: Path) -> None:
     text = (tmp_path / "out" / "report.html").read_text()
     assert RULE in text
     assert "src=" not in text
-    assert '<span class="bold red">' in text
+    assert "http-equiv" not in text
+    assert FAILS_A.id in text
 
 
 def test_the_terminal_shows_the_tables_and_the_warnings(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ropecheck.conformance.scenarios.random import histories
@@ -96,3 +96,8 @@ def test_the_registry_is_whole() -> None:
         assert rule.source and rule.stated.startswith("ropecheck.spec."), id
         assert id == id.lower() and "." in id
     assert FAMILIES["qwen2_vl"].axes == 3
+
+
+def test_no_example_has_a_deadline() -> None:
+    """Whichever folders are tested together: the profile is everybody's."""
+    assert settings().deadline is None

@@ -18,8 +18,9 @@ from ropecheck.conformance.device.score import FAULTS
 from ropecheck.conformance.plan.planner import CostCheck, plan
 from ropecheck.conformance.run.ask import Asked, NoAnswer
 from ropecheck.conformance.run.pool import Pool
-from ropecheck.conformance.run.seat import Limits, poisoned
+from ropecheck.conformance.run.seat import Doubted, Limits, poisoned
 from ropecheck.conformance.selftest.reference_engine import tensor
+from ropecheck.conformance.targets import smoke
 from ropecheck.conformance.targets.registry import Target
 from tests.conformance import planted_worker as how
 from tests.conformance.support import StubPlan, planted, scenario, stub_plan
@@ -57,7 +58,7 @@ def test_a_torch_without_cuda() -> None:
 
 
 def pool_run(scenarios: list[Any], tmp_path: Path, target: Target, warnings: list[str]) -> dict[str, Any]:
-    limits = Limits(scenario=10)
+    limits = Limits(scenario=120)
     with Pool[StubPlan](target, device="cpu", workers=1, out=tmp_path, limits=limits, warn=warnings.append) as pool:
         pool.start()
         return {planned.scenario.id: answer for planned, answer in pool.answers(map(stub_plan, scenarios))}
@@ -76,16 +77,14 @@ def test_the_culprit_is_run_alone_and_the_rest_is_unharmed(tmp_path: Path) -> No
 
 
 def test_a_scenario_that_only_meets_a_broken_context_is_acquitted(tmp_path: Path) -> None:
-    """It fails beside others and passes alone: those before it are run alone as well, and it keeps its right answer."""
-    warnings: list[str] = []
-    flag = tmp_path / "flag"
-    target = planted()
-    target = Target(name="planted", argv=target.argv, env={**target.env, "PLANTED_FLAG": str(flag)})
+    """It fails beside others and passes alone: it keeps its right answer, and the loss is told."""
+    target = planted(flag=tmp_path / "flag")
     met = scenario(how.CUDA_ONCE)
-    found = pool_run([scenario(how.OK), met, scenario(how.OK, how.OK)], tmp_path / "out", target, warnings)
+    found = pool_run([scenario(how.OK), met, scenario(how.OK, how.OK)], tmp_path / "out", target, [])
     assert len(found) == 3
-    assert all(isinstance(result, protocol.Done) for result in found[met.id].results)
-    assert [line for line in warnings if "passes alone" in line]
+    doubted = found[met.id]
+    assert isinstance(doubted, Doubted) and "alone it passes" in doubted.why.message
+    assert all(isinstance(result, protocol.Done) for result in doubted.answer.results)
 
 
 # ---------------------------------------------------------------- costs and limits
@@ -145,6 +144,36 @@ def test_faults_of_the_score_are_the_adapters() -> None:
 def test_a_worker_that_does_not_start_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(NoAnswer, match="no module named engine"):
         Asked(planted("exits"), "cpu", tmp_path / "log")
+
+
+def asked(code: int, tmp_path: Path) -> str:
+    """What is said of a worker that answers so; the next question is answered again."""
+    with Asked(planted(flag=tmp_path / "flag"), "cpu", tmp_path / "log") as worker:
+        with pytest.raises(NoAnswer) as error:
+            worker.ask(stub_plan(scenario(code)).job)
+        assert worker.ask(stub_plan(scenario(how.OK)).job) == (protocol.Done(),)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (how.WRONG_ID, "answer for job 'another'"),
+        (how.SHORT, "0 results for 1 steps"),
+        (how.WRONG_TYPE, "$.results"),
+        (how.KILLED, "SIGKILL"),
+    ],
+)
+def test_an_answer_that_is_not_the_questions_is_none(code: int, words: str, tmp_path: Path) -> None:
+    assert words in asked(code, tmp_path)
+
+
+@pytest.mark.parametrize(("way", "words"), [("wrong-protocol", "speaks protocol"), ("garbage-hello", "no hello")])
+def test_a_worker_of_another_protocol_is_not_asked(way: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(NoAnswer, match=words):
+        Asked(planted(way), "cpu", tmp_path / "log")
+    assert words in smoke.check(planted(way), tmp_path / "log").problem
 
 
 def test_reports_of_a_folder_without_targets(tmp_path: Path) -> None:

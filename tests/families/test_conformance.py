@@ -15,6 +15,7 @@ from ropecheck.conformance.families import case as families
 from ropecheck.conformance.families.case import Case, expected, offered, step, support_table
 from ropecheck.conformance.families.cases import all_cases, chosen, drawn, picture, words
 from ropecheck.conformance.families.layout import Segment, lay_out
+from ropecheck.conformance.families.torn import TEARS
 from ropecheck.conformance.families.verdict import array, judge
 from ropecheck.conformance.known.differences import CONDITIONS, load, witness
 from ropecheck.reference.blocks import Table
@@ -121,11 +122,25 @@ def test_dtype_shape_width_and_delta() -> None:
         ),
         (answer(delta=tensor(np.full((1, 1), 5, np.int64))), "families.delta", "other value"),
         (answer(table=tensor(table[:, :, 1:])), "families.table_width", "too few columns"),
+        (answer(table=tensor(np.concatenate((table, table[:1])))), "families.dtype_and_shape", "wrong number of rows"),
         (answer(table=tensor(table.astype(np.float64) + 0.5)), "families.table", "text between positions"),
     ]
     for result, rule, signature in cases:
         found = {(failure.rule, failure.signature) for failure in judge(ONE, result).failures}
         assert (rule, signature) in found
+
+
+def test_rows_are_not_told_as_columns() -> None:
+    """Four rows for three, also where the builder keeps columns ahead."""
+    for family in ("qwen2_vl", "glm_image"):
+        case = next(case for case in chosen(family) if not case.torn and case.builder == "rope_index")
+        good = right(case)
+        assert isinstance(good, PromptTables)
+        table = array(good.table)
+        (failure,) = judge(
+            case, msgspec.structs.replace(good, table=tensor(np.concatenate((table, table[:1]))))
+        ).failures
+        assert failure.message == "the table has 4 rows, not 3"
 
 
 def test_exceptions_and_absent_families() -> None:
@@ -140,7 +155,46 @@ def test_torn_input_must_be_refused() -> None:
     assert len(step(torn).ids[0]) == len(torn.laid[0].ids) - 1
     assert judge(torn, Raised("engine", "ValueError", "no", "")).state == "pass"
     accepted = judge(torn, right(ONE))
-    assert [failure.signature for failure in accepted.failures] == ["accepts"]
+    assert [failure.signature for failure in accepted.failures] == ["accepts, and answers something else"]
+
+
+def test_a_run_longer_than_its_grid() -> None:
+    """The processor laid out eight placeholders for a grid of six tokens: to be refused, naming item, 8 and 6."""
+    torn = next(
+        case for case in chosen("qwen2_vl") if case.torn == "run too long" and case.prompts[0][1].kind == "image"
+    )
+    assert len(step(torn).kinds[0]) == 13 and sum(step(torn).kinds[0]) == 8
+    kinds = ("text", "image")
+    prompt = Prompt(kinds=tuple(kinds[kind] for kind in step(torn).kinds[0]), image_grids=((1, 4, 6),))
+    with pytest.raises(OutOfDomain, match="image 0 has 8 placeholder tokens; its item has 6"):
+        history_of(FAMILIES["qwen2_vl"], prompt)
+    walked = np.array([[0, 1, 2, *[3] * 6, 6, 7, 8, 9], [0, 1, 2, 3, 3, 3, 4, 4, 4, 6, 7, 8, 9]])
+    table = np.stack([walked[0], walked[1], [0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7, 8, 9]])[:, None, :]
+    seen = PromptTables(tensor(table), tensor(np.array([[-3]])))
+    assert [failure.signature for failure in judge(torn, seen).failures] == ["accepts, walks by the grid"]
+    wrong = PromptTables(tensor(np.full_like(table, 424242)), tensor(np.array([[-3]])))
+    assert [failure.signature for failure in judge(torn, wrong).failures] == ["accepts, and answers something else"]
+
+
+@pytest.mark.parametrize("how", TEARS)
+def test_every_tear_changes_what_some_family_sends(how: str) -> None:
+    torn = [case for case in EVERY if case.torn == how]
+    assert torn
+    for case in torn:
+        assert step(case) != step(msgspec.structs.replace(case, torn=""))
+
+
+def test_a_prompt_left_unanswered_fails() -> None:
+    for family in FAMILIES:
+        batch = next(case for case in chosen(family) if len(case.prompts) == 3)
+        good = right(batch)
+        assert isinstance(good, PromptTables)
+        table, delta = array(good.table), array(good.delta)
+        cut = msgspec.structs.replace(good, table=tensor(table[:, :2]), delta=tensor(delta[:2]))
+        found = {(failure.rule, failure.signature) for failure in judge(batch, cut).failures}
+        assert {(batch.rule, "prompts unanswered"), ("families.delta", "prompts unanswered")} <= found
+        flat = msgspec.structs.replace(good, table=tensor(table.reshape(-1)))
+        assert (batch.rule, "prompts unanswered") in {(f.rule, f.signature) for f in judge(batch, flat).failures}
 
 
 def test_known_differences_have_witnesses() -> None:

@@ -153,6 +153,11 @@ def test_a_phase_that_the_target_lacks_is_bad_usage(
     assert error.count("\n") == 1
 
 
+def of(family: str, **segment: object) -> str:
+    """A case file of one segment."""
+    return json.dumps({"name": "x", "family": family, "prompts": [[{"type": "segment", **segment}]]})
+
+
 def test_default_phases_are_those_that_the_target_offers() -> None:
     known = targets.all_targets()
     everything = {phase.name for phase in phases.select((), known["sglang"])}
@@ -167,8 +172,16 @@ def test_default_phases_are_those_that_the_target_offers() -> None:
         ('{"name": "x", "family": "qwen2_vl", "prompts": []}', "no prompt - at `$.prompts`"),
         ('{"name": "x", "family": "qwen2_vl", "prompts": [[{"type": "segment", "kind": "audio"}]]}', "hears no audio"),
         ('{"name": "", "family": "qwen2_vl", "prompts": [[{"type": "segment", "kind": "text", "tok": 1}]]}', "`tok`"),
-        ('{"name": "x", "family": "qwen2_vl", "prompts": [[]], "torn": "grid missing"}', "without a grid"),
+        ('{"name": "x", "family": "qwen2_vl", "prompts": [[]], "torn": "grid missing"}', "has none"),
         ('{"name": "x", "family": "qwen2_vl", "prompts": 3}', "$.prompts"),
+        (
+            of("qwen3_omni", kind="audio", features=10**7),
+            "10000000 is not in 0 .. 1048576 - at `$.prompts[0][0].features`",
+        ),
+        (of("qwen2_vl", kind="text", tokens=2_000_000), "2000000 is not in 0 .. 1048576 - at `$.prompts[0][0].tokens`"),
+        (of("qwen2_vl", kind="video", grid=(1 << 20,) * 3), f"1 prompts of {1 << 60} tokens, frames and patches"),
+        (of("qwen2_vl", kind="image", grid=(1, -2, 2)), "-2 is not in 0 .. 1048576 - at `$.prompts[0][0].grid[1]`"),
+        (of("qwen2_5_vl", kind="video", grid=(2, 2, 2), seconds=1e300), "at `$.prompts[0][0].seconds`"),
         ('{"case": {"name": "x", "family": "qwen2_vl"}, "target": "", "version": "", "device": ""}', "`prompts`"),
     ],
 )

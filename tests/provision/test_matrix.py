@@ -238,6 +238,30 @@ def test_every_other_bug_says_why_it_is_not(change: dict[str, str], state: str, 
     assert why in judged.why
 
 
+def test_a_kept_column_is_of_the_sources_that_judge(tmp_path: Path) -> None:
+    """What talks to workers counts, whatever it is called; what only shows results does not."""
+
+    def hashed(path: str) -> str:
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("changed = True\n")
+        return matrix.suite_hash(tmp_path)
+
+    seen = [matrix.suite_hash(tmp_path)]
+    for counts in ("run/client.py", "run/tally.py", "matrix/matrix.py", "judge/verdict.py", "known/clitic.py"):
+        seen.append(hashed(f"conformance/{counts}"))
+    for folder in ("spec", "reference", "adapters"):
+        seen.append(hashed(f"{folder}/cli/report.py"))
+    assert len(set(seen)) == len(seen)
+    for silent in ("cli/app.py", "cli/more/look.py", "report/terminal.py", "matrix/render.py", "vectors/make.py"):
+        assert hashed(f"conformance/{silent}") == seen[-1], silent
+
+
+def test_the_silent_sources_are_there() -> None:
+    for name in matrix.SILENT:
+        assert (Path(matrix.__file__).parents[1] / name).exists(), name
+
+
 def test_the_score_counts() -> None:
     judged = [history_score.judge(BUG, BY_VERSION), history_score.judge(msgspec.structs.replace(BUG, missed="x"), {})]
     assert history_score.lines(judged)[-1] == "caught 1 of 2 past bugs"

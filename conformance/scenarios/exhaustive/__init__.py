@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.exhaustive.count import count_scope
-from ropecheck.conformance.scenarios.exhaustive.modes import walk_modes
-from ropecheck.conformance.scenarios.exhaustive.scopes import BOUNDS, DEFAULT_BOUND, AnyScope, ModeScope, SessionScope
+from ropecheck.conformance.scenarios.exhaustive.modes import ModeScope, walk_modes
+from ropecheck.conformance.scenarios.exhaustive.scopes import BOUNDS, DEFAULT_BOUND, AnyScope, SessionScope
 from ropecheck.conformance.scenarios.exhaustive.turns import walk_turns
 from ropecheck.conformance.scenarios.exhaustive.walk import walk
 

@@ -12,7 +12,8 @@ from functools import cache
 from itertools import product
 from math import comb
 
-from ropecheck.conformance.scenarios.exhaustive.scopes import AnyScope, ModeScope, Scope, SessionScope
+from ropecheck.conformance.scenarios.exhaustive.modes import ModeScope
+from ropecheck.conformance.scenarios.exhaustive.scopes import AnyScope, Scope, SessionScope
 from ropecheck.reference.timeline import token_count
 from ropecheck.spec.modes import all_modes
 from ropecheck.spec.modes.declaration import Domain, Mode, Tree, Whole

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
+from typing import Any
 
 from ropecheck.adapters.batch import Batch, BatchPart
 from ropecheck.conformance.scenario.domains import assignments
@@ -55,7 +56,8 @@ def batches(scope: ModeScope, mode: Mode) -> Iterator[tuple[Operation, ...]]:
     for chosen in product(*per_part):
         prompts = [prompt for rows, _ in chosen for prompt in rows]
         ops: list[Operation] = [Submit(req, prompt) for req, prompt in enumerate(prompts)]
-        parts, first, running = [], 0, []
+        parts, first = [], 0
+        running: list[int] = []
         for part, (rows, fields) in zip(mode.parts, chosen, strict=True):
             reqs = tuple(range(first, first + len(rows)))
             first += len(rows)
@@ -73,7 +75,7 @@ def _idle_buffers(mode: Mode) -> Iterator[tuple[Operation, ...]]:
         yield (Build(Batch(mode.name), buffer=buffer, buffer_rows=2),)
 
 
-def _rows(scope: ModeScope, mode: Mode) -> Iterator[tuple[tuple[History, ...], dict[str, object]]]:
+def _rows(scope: ModeScope, mode: Mode) -> Iterator[tuple[tuple[History, ...], dict[str, Any]]]:
     """Prompts of a part's rows, and the fields of those rows."""
     prompts = [one for one in scope.prompts if mode.reads != TEXT or all(run.is_text for run in one)]
     for count in range(1, scope.rows + 1):

@@ -1,7 +1,9 @@
-"""The random driver: Hypothesis strategies over the same scenario type, a state machine, and shrinking in domain terms.
+"""The random driver: Hypothesis strategies over the same scenario type, the same draws by a seed, and shrinking in
+domain terms.
 
-Importable without the runner: `scenarios()` is a strategy like any other. Hypothesis only generates here; a failing
-scenario is made smaller by `shrink`, which knows requests, operations, runs, grids and tokens.
+Importable without the runner: `scenarios()` is a strategy like any other. What a run checks is drawn by seed alone
+(`random_scenarios`, `stateful_scenarios`), so that a seed is one set of scenarios everywhere; a failing one is made
+smaller by `shrink`, which knows requests, operations, runs, grids and tokens.
 """
 
 from __future__ import annotations

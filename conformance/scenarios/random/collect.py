@@ -1,69 +1,61 @@
-"""Scenarios from Hypothesis as a plain iterable, so that workers can check them side by side."""
+"""Scenarios by chance as a plain iterable: the same ones for the same seed, on every machine.
+
+Hypothesis draws from constants that it finds in the modules that happen to be imported, so the same seed gives other
+values in another process. Here every number comes from `random.Random.random`, which Python promises not to change.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 
-import hypothesis
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis.stateful import run_state_machine_as_test
+from ropecheck.conformance.scenario.operations import Build, Operation, Scenario
+from ropecheck.conformance.scenarios.random.draws import Draw, draws, possible
+from ropecheck.conformance.scenarios.random.strategies import FAMILIES, drawn, moved
+from ropecheck.reference.requests import State
 
-from ropecheck.conformance.scenario.operations import Build, Scenario
-from ropecheck.conformance.scenarios.random.machine import machine
-from ropecheck.conformance.scenarios.random.strategies import scenarios
-
-SPREAD = 1_000_003
-"""Keeps the parts of one seed apart from those of its neighbours."""
-
-BATCH = 50
-"""Scenarios that are generated before any of them is handed on."""
+MOVES = 14
+STEPS = 30
+"""Moves of one run of the state machine."""
 
 
-def _settings(count: int, steps: int = 30) -> settings:
-    return settings(
-        max_examples=count,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        stateful_step_count=steps,
-        suppress_health_check=list(HealthCheck),
-        print_blob=False,
-        verbosity=hypothesis.Verbosity.quiet,
-    )
+class Chance(Draw):
+    """Draws by a seed."""
+
+    def __init__(self, seed: str) -> None:
+        self._random = random.Random(seed).random
+
+    def number(self, low: int, high: int) -> int:
+        return low + int(self._random() * (max(low, high) - low + 1))
 
 
 def random_scenarios(seed: int, count: int) -> Iterator[Scenario]:
-    """`count` scenarios or a few less; the same ones for the same seed."""
-    for part in range(0, count, BATCH):
-        yield from _numbered(_drawn(seed * SPREAD + part, min(BATCH, count - part)), "random", seed, part)
+    """`count` different scenarios of up to 14 moves, each of which runs a forward."""
+    return _distinct(lambda draw: drawn(draw, MOVES), "random", seed, count)
 
 
 def stateful_scenarios(seed: int, count: int) -> Iterator[Scenario]:
-    """`count` runs of the state machine or a few less; the same ones for the same seed."""
-    for part in range(0, count, BATCH):
-        yield from _numbered(_run(seed * SPREAD + part, min(BATCH, count - part)), "stateful", seed, part)
+    """`count` different runs of the state machine: a request and a session to begin with, then 30 moves."""
+    return _distinct(_run, "stateful", seed, count)
 
 
-def _drawn(seed: int, count: int) -> list[Scenario]:
-    found: list[Scenario] = []
-
-    @hypothesis.seed(seed)
-    @_settings(count)
-    @given(scenarios())
-    def collect(scenario: Scenario) -> None:
-        found.append(scenario)
-
-    collect()
-    return found
+def _run(draw: Draw) -> Scenario:
+    state, known = State(family=draw.one(FAMILIES)), draws()
+    ops: list[Operation] = []
+    for kind in ("submit", "open"):
+        state = moved(state, ops, known[kind].draw(draw, state))
+    for _ in range(STEPS):
+        state = moved(state, ops, known[draw.one(possible(state, tuple(known)))].draw(draw, state))
+    return Scenario(name="stateful", ops=tuple(ops), family=state.family)
 
 
-def _run(seed: int, count: int) -> list[Scenario]:
-    found: list[Scenario] = []
-    run_state_machine_as_test(hypothesis.seed(seed)(machine(found.append)), settings=_settings(count))
-    return found
-
-
-def _numbered(found: list[Scenario], kind: str, seed: int, part: int) -> Iterator[Scenario]:
-    for number, scenario in enumerate(found, start=part + 1):
-        if any(isinstance(op, Build) for op in scenario.ops):
-            yield Scenario(name=f"{kind} {seed}.{number}", ops=scenario.ops, family=scenario.family)
+def _distinct(make: Callable[[Draw], Scenario], kind: str, seed: int, count: int) -> Iterator[Scenario]:
+    """Each try has a seed of its own, so that a scenario does not depend on those before it."""
+    seen: set[str] = set()
+    tries = 0
+    while len(seen) < count:
+        tries += 1
+        scenario = make(Chance(f"{kind} {seed} {tries}"))
+        if scenario.id not in seen and any(isinstance(op, Build) for op in scenario.ops):
+            seen.add(scenario.id)
+            yield Scenario(name=f"{kind} {seed}.{len(seen)}", ops=scenario.ops, family=scenario.family)

@@ -35,6 +35,9 @@ Choice = TypeVar("Choice")
 SECONDS = (0.5, 1.0, 1.5, 4.0, 0.04)
 """Seconds per temporal grid step: fractional ones keep or skip positions."""
 
+NO_STATE = {"seq_len": (0,) * 64}
+"""Stands in for what a state says, where only the number of tokens counts."""
+
 MOST_REQUESTS = 10
 MOST_SESSIONS = 3
 LONGEST = 400
@@ -216,8 +219,10 @@ def _how(draw: Draw, mode: Mode, parts: list[BatchPart]) -> dict[str, Any]:
 
 def _tokens(mode: Mode, parts: list[BatchPart]) -> int:
     """Tokens that a packed batch of trees reads."""
-    trees = [tree for part in parts for tree in part.fields.get("parents", ()) or ()]
-    return sum(len(tree) + 1 for tree in trees if isinstance(tree, tuple))
+    row_modes = zip(mode.parts, parts, strict=True)
+    return sum(
+        row_mode.row(part.fields | NO_STATE, row).count for row_mode, part in row_modes for row in range(len(part.reqs))
+    )
 
 
 def readable(mode: Mode, state: State) -> list[Request]:

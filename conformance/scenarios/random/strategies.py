@@ -26,12 +26,16 @@ def histories(draw: Callable[[Any], Any], most: int = 4, largest: int = 6) -> Hi
 @st.composite
 def scenarios(draw: Callable[[Any], Any], moves: int = 14, kinds: tuple[str, ...] = ()) -> Scenario:
     """A scenario of up to `moves` legal moves of the given kinds (none given: of all). It may run no forward."""
-    one, known = Draw(draw), draws()
-    state = State(family=one.one(FAMILIES))
+    return drawn(Draw(draw), moves, kinds)
+
+
+def drawn(draw: Draw, moves: int, kinds: tuple[str, ...] = ()) -> Scenario:
+    """The same, of draws from anywhere."""
+    state, known = State(family=draw.one(FAMILIES)), draws()
     ops: list[Operation] = []
     for _ in range(moves):
-        kind = one.one(possible(state, kinds or tuple(known)))
-        state = moved(state, ops, known[kind].draw(one, state))
+        kind = draw.one(possible(state, kinds or tuple(known)))
+        state = moved(state, ops, known[kind].draw(draw, state))
     return Scenario(name="random", ops=tuple(ops), family=state.family)
 
 

@@ -1,0 +1,182 @@
+"""What the shape of a wrong table says, and what has led to such tables before.
+
+A shape describes the numbers. `usually` is experience, not a diagnosis: other mistakes make the same numbers.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to be wrong."""
+
+    says: str
+    """What the numbers are, in a sentence."""
+    usually: str = ""
+    """What has caused it before."""
+    bugs: tuple[str, ...] = ()
+    """Public bugs that looked like this, as rules name them."""
+
+
+SHAPES: dict[str, Shape] = {
+    "too few columns": Shape(
+        says="the table has fewer columns than the forward has tokens",
+        usually="a slice of the prompt's table that ends inside the window, or one column per request where every "
+        "token of it needs one",
+        bugs=("sglang #28464", "sglang #34152", "sglang #20916"),
+    ),
+    "too many columns": Shape(
+        says="the table has more columns than the forward has tokens",
+        usually="the whole prompt's table where a window of it is read, or a padded width taken for the real one",
+        bugs=("sglang #39145",),
+    ),
+    "no columns": Shape(
+        says="the table has no column at all",
+        usually="a slice that begins behind the table's end",
+        bugs=("sglang #34152",),
+    ),
+    "table missing": Shape(
+        says="the engine left the table unset",
+        usually="a mode without a branch of its own, or a test for M-RoPE that looks at the wrong place",
+        bugs=("sglang #19505", "sglang #12838", "vllm-omni #803"),
+    ),
+    "all zero": Shape(
+        says="every wrong cell is 0",
+        usually="a buffer that is read before it is filled, or that its filler never knew of",
+    ),
+    "delta missing": Shape(
+        says="the wrong columns are the token's index, without the request's delta",
+        usually="a delta that does not reach this forward, or the text-only branch taken by a request with media",
+        bugs=("sglang #8219", "vllm #10350"),
+    ),
+    "delta of another request": Shape(
+        says="the wrong columns are the token's index plus the delta of another request of the batch",
+        usually="deltas gathered in another order than the requests, or spread by the wrong count",
+        bugs=("sglang #8219",),
+    ),
+    "delta twice": Shape(
+        says="the wrong columns are the token's index plus twice the delta",
+        usually="a delta added to positions that hold it already",
+    ),
+    "delta negated": Shape(says="the wrong columns are the token's index minus the delta"),
+    "continues from one row": Shape(
+        says="text begins behind the last token's own t, h or w, not behind the largest position of all rows",
+        usually="a continuation that reads one row, or the last column, where it needs the maximum",
+        bugs=("vllm #54498",),
+    ),
+    "off by one": Shape(
+        says="every wrong cell is off by one",
+        usually="a length that counts the new token in one place and not in the other",
+    ),
+    "shifted by a constant": Shape(
+        says="every wrong cell is off by the same number",
+        usually="a delta, offset or length of an earlier moment",
+        bugs=("sglang #33716", "vllm-omni #5684"),
+    ),
+    "one row repeated": Shape(
+        says="all rows hold what one of them must hold",
+        usually="a one-dimensional table expanded where the three rows differ",
+        bugs=("vllm #54498",),
+    ),
+    "rows swapped": Shape(says="the right rows in another order", usually="axes taken in another order"),
+    "columns of the parent": Shape(
+        says="the cells are what the session's earlier turn has at these indices",
+        usually="a turn that keeps what it was to replace, or that continues a table which is no longer its own",
+        bugs=("sglang #39145",),
+    ),
+    "window of elsewhere": Shape(
+        says="the cells are right for other tokens of the same request, some places away",
+        usually="a window whose start is a prefix length of another moment",
+        bugs=("sglang #5349",),
+    ),
+    "one column repeated": Shape(
+        says="every wrong column is the same",
+        usually="a value per request spread over all of its tokens",
+        bugs=("sglang #34152",),
+    ),
+    "wrong order": Shape(
+        says="the right values in another order", usually="requests or tree nodes in another order than the tokens"
+    ),
+    "dealt in equal shares": Shape(
+        says="packed columns got deltas as if every request owned the same number of them",
+        usually="batch x width arithmetic on requests of different widths",
+    ),
+    "fill not zero": Shape(
+        says="a padded column holds something other than its fill value",
+        usually="a static buffer whose tail is not cleared between batches",
+    ),
+    "second build differs": Shape(
+        says="the same batch, built twice, gave two tables",
+        usually="a build that writes into what it reads",
+        bugs=("sglang #39145",),
+    ),
+    "parent changed": Shape(
+        says="what the session's earlier turn holds is no longer what it was",
+        usually="a new turn that appends in place to lists or tensors of the turn before",
+        bugs=("sglang #39145",),
+    ),
+    "too many copies": Shape(
+        says="more host-to-device copies than the batch needs",
+        usually="numbers sent one request at a time, or again in every step",
+        bugs=("sglang #11046", "sglang #20864"),
+    ),
+    "too many waits": Shape(
+        says="the host waits for the device more often than allowed",
+        usually="a number read back from the device",
+        bugs=("sglang #9460",),
+    ),
+    "wrong number of rows": Shape(
+        says="the table is not [3, T]",
+        usually="a one-dimensional or transposed table handed on",
+        bugs=("vllm #9546",),
+    ),
+    "other values": Shape(says="none of the shapes that have a name explains these numbers"),
+}
+"""Signature -> what it says."""
+
+STARTS: dict[str, Shape] = {
+    "raises ": Shape(
+        says="the engine raised while it built the forward",
+        usually="sizes that disagree, or a field that this mode does not fill",
+        bugs=("sglang #19730",),
+    ),
+    "follows from ": Shape(
+        says="the request's own state was wrong before, and these numbers follow from it; the cause is its own finding"
+    ),
+    "dtype ": Shape(says="the table has another dtype than the interface says"),
+    "changed ": Shape(says="building the forward wrote into what it was given", bugs=("sglang #39145",)),
+    "row ": Shape(says="one row is wrong and the others are right", usually="one axis taken from another source"),
+    "items ": Shape(says="the media items do not lie where their placeholder tokens are", bugs=("sglang #33716",)),
+    "another request": Shape(
+        says="a request that this operation does not concern has changed",
+        usually="an object shared between requests that is changed in place",
+        bugs=("sglang #39145",),
+    ),
+}
+"""The same, by how a signature begins."""
+
+STATES: dict[str, str] = {
+    "passed": "every check of the scenario held",
+    "new": "fails, and no entry of the known-failure list expects it: the run fails",
+    "known": "fails as an entry of the known-failure list says; the run does not fail for it",
+    "expected to fail": "the scenario's failures are all known",
+    "not offered": "this version of the engine lacks what the scenario needs, by data; nothing was checked and nothing "
+    "passed",
+    "could not run": "no verdict: the worker ended, took too long, or the suite's own stand-ins lack something; the "
+    "run exits with 3",
+    "follows from": "a consequence: the request's own table or delta was seen to be wrong earlier in the scenario, and "
+    "this failure is what that state gives",
+    "stale": "a known failure's witness passes now: the bug is fixed, the entry must go",
+    "changed": "a known failure's witness fails in another way",
+    "expired": "a known failure's date has passed and it still fails",
+}
+"""What a run calls things."""
+
+
+def shape(signature: str) -> Shape | None:
+    """What is known of a signature; None when it has no description."""
+    found = SHAPES.get(signature)
+    if found is not None:
+        return found
+    return next((one for start, one in STARTS.items() if signature.startswith(start)), None)

@@ -1,0 +1,90 @@
+"""What became of a torn input that a builder accepted, in words: a known difference names the one that it means, so
+that any other answer is new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from ropecheck.conformance.families.case import Case, step
+from ropecheck.conformance.families.torn import TOO_MANY
+from ropecheck.reference.prompt_tables import prompt_table
+from ropecheck.spec.families import FAMILIES
+from ropecheck.spec.history import History, Run, run_length, text
+
+Array = npt.NDArray[np.generic]
+
+OTHER = "accepts, and answers something else"
+
+
+def outcome(case: Case, table: Array, delta: Array) -> str:
+    """The signature of an accepted torn input: the name of the reading that gives this table [axes, P] and delta."""
+    tokens = len(step(case).ids[0])
+    for name, reading in READINGS.items():
+        history = reading(case)
+        if history is None:
+            continue
+        right = prompt_table(FAMILIES[case.family], history)
+        continued = 0 if case.family == "glm_image" else int(right.max()) + 1 - tokens
+        if np.array_equal(table, right) and delta.reshape(-1).tolist() == [continued]:
+            return f"accepts, {name}"
+    return OTHER
+
+
+def whole(case: Case) -> History | None:
+    """The prompt as if nothing were torn. A list's last entry is not looked at, or a grid is cut to what the merge
+    divides."""
+    return case.laid[0].history
+
+
+def by_the_grid(case: Case) -> History | None:
+    """Every run as long as its grid says, from its first placeholder on; text up to the next one."""
+    more = {"run cut short": -1, "run too long": TOO_MANY}.get(case.torn)
+    runs = list(case.laid[0].history)
+    at = next((i for i, run in enumerate(runs) if not run.is_text), len(runs)) + 1
+    if more is None or at >= len(runs) or not runs[at].is_text:
+        return None
+    return (*runs[:at], text(runs[at].tokens + more), *runs[at + 1 :])
+
+
+def from_what_is_left(case: Case) -> History | None:
+    """The same, where the next item starts at the next placeholder, be it one that the item before has left over."""
+    if case.torn not in ("run cut short", "run too long"):
+        return None
+    kinds = step(case).kinds[0]
+    family = FAMILIES[case.family]
+    runs: list[Run] = []
+    at = 0
+    for run in case.laid[0].history:
+        if run.is_text:
+            continue
+        start = next((i for i in range(at, len(kinds)) if kinds[i]), len(kinds))
+        runs += [text(start - at), run]
+        at = start + run_length(family, run)
+    return (*runs, text(len(kinds) - at)) if at <= len(kinds) else None
+
+
+def as_text(case: Case) -> History | None:
+    """The item whose grid is missing stands as text."""
+    if case.torn != "grid missing":
+        return None
+    runs = list(case.laid[0].history)
+    last = max((i for i, run in enumerate(runs) if not run.is_text), default=None)
+    if last is None:
+        return None
+    return (*runs[:last], _as_text(case, runs[last]), *runs[last + 1 :])
+
+
+def _as_text(case: Case, run: Run) -> Run:
+    return text(run_length(FAMILIES[case.family], run))
+
+
+READINGS: dict[str, Callable[[Case], History | None]] = {
+    "as if whole": whole,
+    "walks by the grid": by_the_grid,
+    "walks by the grid into what is left over": from_what_is_left,
+    "the item as text": as_text,
+}
+"""How a builder that does not compare may read a torn input. None: the reading is none of that tear."""

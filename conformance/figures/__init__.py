@@ -1,0 +1,9 @@
+"""Drawings of what the suite talks about, for every page that shows them: two tables one over the other, a timeline of
+operations, the grid of a media item. Data in, safe HTML and SVG out; nothing here knows a run or a report."""
+
+from ropecheck.conformance.figures.draw import environment, stylesheet
+from ropecheck.conformance.figures.grid import Grid, grid
+from ropecheck.conformance.figures.tables import Tables, tables
+from ropecheck.conformance.figures.timeline import Moment, timeline
+
+__all__ = ["Grid", "Moment", "Tables", "environment", "grid", "stylesheet", "tables", "timeline"]

@@ -1,0 +1,57 @@
+"""Joining what reports cover: shards to wholes, wholes to ranges of seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.results import ranges
+from ropecheck.conformance.results.part import Covers
+
+
+def joined(parts: Iterable[Covers]) -> tuple[Covers, ...]:
+    """The same scenarios in as few entries as possible, in a fixed order. Raises UsageError for one that is there
+    twice, which would count twice."""
+    shards: dict[tuple[object, ...], Covers] = {}
+    for one in parts:
+        key = (one.phases, one.bound or "", one.complete, one.seeds, one.of)
+        # A seed's shards are joined first; "1" of 1 stands alone, so that a second one is seen as a duplicate.
+        shards[key] = _shards(shards[key], one) if key in shards else one
+    wholes: dict[tuple[object, ...], Covers] = {}
+    for one in map(_closed, shards.values()):
+        key = (one.phases, one.bound or "", one.complete, "" if one.whole else one.seeds, one.of)
+        wholes[key] = _seeds(wholes[key], one) if key in wholes else one
+    return tuple(wholes[key] for key in sorted(wholes, key=repr))
+
+
+def _shards(one: Covers, other: Covers) -> Covers:
+    try:
+        shards = ranges.united(one.shards, other.shards)
+    except ValueError as error:
+        raise UsageError(f"the same scenarios twice: {described(other)}: shard {error}") from error
+    return msgspec.structs.replace(one, shards=shards, certificate=_agreed(one, other))
+
+
+def _closed(one: Covers) -> Covers:
+    """All shards of a seed are that seed."""
+    return msgspec.structs.replace(one, shards="1", of=1) if ranges.size(one.shards) == one.of else one
+
+
+def _seeds(one: Covers, other: Covers) -> Covers:
+    try:
+        seeds = ranges.united(one.seeds, other.seeds)
+    except ValueError as error:
+        raise UsageError(f"the same scenarios twice: {described(other)}: seed {error}") from error
+    return msgspec.structs.replace(one, seeds=seeds, certificate=_agreed(one, other))
+
+
+def _agreed(one: Covers, other: Covers) -> str | None:
+    return one.certificate if one.certificate == other.certificate else None
+
+
+def described(one: Covers) -> str:
+    """For people: "chosen, laws, seed 0, shards 1-3 of 8"."""
+    shards = "" if one.whole else f", shards {one.shards} of {one.of}"
+    return f"{', '.join(one.phases) or 'witnesses'}, seeds {one.seeds}{shards}"

@@ -1,0 +1,107 @@
+"""What a report needs besides its counts so that reports add up."""
+
+from __future__ import annotations
+
+import datetime
+
+import msgspec
+
+from ropecheck.conformance.run.events import Summary
+
+
+class Covers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Scenarios that a report speaks of: some shards of one seed, or the whole of some seeds."""
+
+    phases: tuple[str, ...]
+    bound: str | None
+    complete: bool
+    """Every default phase: what was never reached is worth a warning once all shards are there."""
+    seeds: str
+    """As results.ranges writes it; one seed unless `of` is 1."""
+    shards: str
+    of: int
+    """`shards` of so many; "1" of 1 is everything."""
+    certificate: str | None
+    """Of the exhaustive scope, true of the whole once all shards are there that say it."""
+
+    @property
+    def whole(self) -> bool:
+        return self.of == 1
+
+
+class KnownState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What became of a known failure's witness: see known.failures.Check."""
+
+    name: str
+    state: str
+    message: str
+
+
+class NotOffered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    mode: str
+    reason: str
+    scenarios: int
+
+
+class Unran(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A scenario that could not run; `file` as a witness's."""
+
+    id: str
+    name: str
+    stage: str
+    message: str
+    file: str
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    covers: tuple[Covers, ...]
+    ended: str
+    """UTC, ISO 8601."""
+    interrupted: bool
+    gave_up: str
+    """Why it ended early; "" when it did not."""
+    known: tuple[KnownState, ...]
+    differences: dict[str, int]
+    """Known difference of prompt tables -> failures that it explains."""
+    not_offered: tuple[NotOffered, ...]
+    unrun: tuple[Unran, ...]
+    """Some of them; the totals count all."""
+    unreached: dict[str, tuple[str, ...]]
+    """"rules never checked" and the like -> what a complete run would have reached."""
+
+
+def build(summary: Summary) -> Part:
+    """The part that a run is."""
+    header, scope = summary.header, summary.scope
+    index, _, of = header.shard.partition("/")
+    covers = Covers(
+        phases=header.phases,
+        bound=scope.bound,
+        complete=header.complete,
+        seeds=str(header.seed),
+        shards=index,
+        of=int(of),
+        certificate=scope.of_shard,
+    )
+    return Part(
+        covers=(covers,),
+        ended=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        interrupted=summary.interrupted,
+        gave_up=summary.gave_up,
+        known=tuple(
+            sorted(
+                (KnownState(name=one.known.name, state=one.state, message=one.message) for one in summary.known),
+                key=lambda known: known.name,
+            )
+        ),
+        differences=dict(sorted(summary.differences.items())),
+        not_offered=tuple(
+            NotOffered(mode=mode, reason=reason, scenarios=count)
+            for (mode, reason), count in sorted(summary.not_offered.items())
+        ),
+        unrun=tuple(
+            Unran(id=scenario.id, name=scenario.name, stage=why.stage, message=why.message, file=file)
+            for scenario, why, file in sorted(summary.unrun, key=lambda one: one[0].id)
+        ),
+        unreached={what: tuple(sorted(names)) for what, names in summary.unreached.items()},
+    )

@@ -1,0 +1,48 @@
+"""Sets of numbers as text: "1-3,7"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def text_of(numbers: Iterable[int]) -> str:
+    """The shortest text of a set of numbers of 0 or more."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def spans_of(text: str) -> list[tuple[int, int]]:
+    """First and last of each stretch. Raises ValueError for a text that `text_of` does not write."""
+    found = []
+    for piece in text.split(",") if text else ():
+        first, _, last = piece.partition("-")
+        found.append((int(first), int(last or first)))
+    return found
+
+
+def united(one: str, other: str) -> str:
+    """Both sets together, without walking through them. Raises ValueError when they share a number."""
+    spans: list[list[int]] = []
+    for first, last in sorted(spans_of(one) + spans_of(other)):
+        if spans and first <= spans[-1][1]:
+            raise ValueError(f"{first} is in both")
+        if spans and first == spans[-1][1] + 1:
+            spans[-1][1] = last
+        else:
+            spans.append([first, last])
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in spans)
+
+
+def size(text: str) -> int:
+    """How many numbers."""
+    return sum(last - first + 1 for first, last in spans_of(text))
+
+
+def holds(text: str, number: int) -> bool:
+    """Whether the number is in the set."""
+    return any(first <= number <= last for first, last in spans_of(text))

@@ -1,0 +1,49 @@
+"""What a report comes to: its exit code, and the warnings that follow from its other fields."""
+
+from __future__ import annotations
+
+from ropecheck.conformance.report.json_file import Report
+from ropecheck.conformance.run.notices import not_offered_lines, unreached_lines
+
+BROKEN = ("stale", "changed", "expired")
+"""States of a known failure that fail a run."""
+
+
+def exit_code(report: Report) -> int:
+    """As run.events.Summary.exit_code says of a run."""
+    part = report.part
+    if part.interrupted:
+        return 130
+    if any(not finding.known for finding in report.findings) or any(one.state in BROKEN for one in part.known):
+        return 1
+    if part.gave_up or report.totals.could_not_run:
+        return 3
+    return 0 if any(rule.checked for rule in report.rules) else 4
+
+
+def whole(report: Report) -> bool:
+    """Whether every shard of what it covers is there, and ran to its end."""
+    part = report.part
+    return all(covers.whole for covers in part.covers) and not part.interrupted and not part.gave_up
+
+
+def derived_warnings(report: Report) -> list[str]:
+    """In words what other fields say; the report's remaining warnings say more than they do."""
+    part = report.part
+    lines: list[str] = []
+    if whole(report) and any(covers.complete for covers in part.covers):
+        lines += unreached_lines(part.unreached)
+    lines += not_offered_lines({(one.mode, one.reason): one.scenarios for one in part.not_offered})
+    lines += [f"known failure {one.name} is {one.state}: {one.message}" for one in part.known if one.state in BROKEN]
+    lines += [f"could not run: {one.name} ({one.id}): {one.stage}: {one.message}" for one in part.unrun]
+    if part.gave_up:
+        lines.append(f"the run ended early: {part.gave_up}")
+    if part.interrupted:
+        lines.append("the run was interrupted")
+    return lines
+
+
+def own_warnings(report: Report) -> list[str]:
+    """The warnings that no other field says."""
+    derived = set(derived_warnings(report))
+    return [line for line in report.warnings if line not in derived]
