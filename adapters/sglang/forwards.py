@@ -36,8 +36,8 @@ CALLERS: dict[str, Callable[[JobState, Forward, Any], Any]] = {
 """Modes whose batch the engine prepares in a function that runs without pools; the others are always set by hand."""
 
 
-OUTSIDE: dict[str, Callable[[JobState, Forward], Tables]] = {}
-"""Modes that are declared outside the repository -> the function beside the declaration that drives the engine."""
+ROUTES: dict[str, Callable[[JobState, Forward], Tables]] = {}
+"""Modes with a function of their own: `more_modes`, and those of files outside the repository (`outside`)."""
 
 
 def run(state: JobState, forward: Forward) -> Tables:
@@ -45,8 +45,8 @@ def run(state: JobState, forward: Forward) -> Tables:
     kernels.ran.clear()
     if forward.path == "kernel":
         return kernel(state, forward)
-    if forward.mode in OUTSIDE:
-        return OUTSIDE[forward.mode](state, forward)
+    if forward.mode in ROUTES:
+        return ROUTES[forward.mode](state, forward)
     member = batches.member_of(state, forward.mode)
     for number in forward.reqs[: batches.prefill_rows(forward)] if member in WINDOWED else ():
         requests.begin_window(state, number, state.req(number))

@@ -26,7 +26,7 @@ VARIABLE = "ROPECHECK_MODE_FILES"
 def install() -> None:
     """Let the files' functions drive their modes. Raises OSError or whatever a file raises."""
     for path in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
-        forwards.OUTSIDE.update(functions(path))
+        forwards.ROUTES.update(functions(path))
 
 
 def functions(path: str) -> dict[str, Callable[..., Any]]:

@@ -66,9 +66,10 @@ def start_again(package: str, *descriptors: int) -> NoReturn:
 
 def serve(incoming: BinaryIO, outgoing: BinaryIO, engine: Any, device: str) -> None:
     """Say hello, then answer jobs one by one. Returns at a Shutdown or at the end of the stream."""
-    from ropecheck.adapters.sglang import faults, jobs, kernels, outside
+    from ropecheck.adapters.sglang import faults, jobs, kernels, more_modes, outside
 
     kernels.install(device)
+    more_modes.install()
     outside.install()
     planted = faults.install(engine)
     gc.collect()

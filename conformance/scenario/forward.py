@@ -49,12 +49,11 @@ def expected_of(state: State, op: Build) -> Expected:
     parts, whole = [], []
     for row_mode, part in zip(mode.parts, chosen, strict=True):
         rows = resolve.requests_for(state, row_mode, part.reqs)
+        _check_rows(mode, row_mode, rows, requests)
         fields = resolve.resolved(row_mode, rows, part.fields)
         parts.append(Part(row_mode, [line_of(state, request) for request in rows], fields))
         whole.append(BatchPart(reqs=part.reqs, fields=fields, mode="" if row_mode is mode else row_mode.name))
         requests += rows
-    if len({request.req for request in requests}) != len(requests):
-        raise OutOfDomain("a request stands twice in one batch")
     steps = 1 if op.path == "direct" else mode.loops(parts[0].fields)
     if steps < 1:
         raise OutOfDomain(f"{mode.name}: runs no forward")
@@ -128,6 +127,15 @@ def _parts(mode: Mode, batch: Batch) -> tuple[BatchPart, ...]:
         wanted = ", ".join(part.name for part in mode.parts)
         raise OutOfDomain(f"{mode.name}: a batch has rows of {wanted}, in this order, not of {', '.join(names)}")
     return batch.parts
+
+
+def _check_rows(mode: Mode, row_mode: Mode, rows: Sequence[Request], before: Sequence[Request]) -> None:
+    """A request stands in a batch once; rows that follow others are of requests that stand there already."""
+    here, known = {request.req for request in rows}, {request.req for request in before}
+    if len(here) != len(rows) or (here & known and not row_mode.follows):
+        raise OutOfDomain("a request stands twice in one batch")
+    if row_mode.follows and not here <= known:
+        raise OutOfDomain(f"{mode.name}: rows of {row_mode.name} follow rows of the same requests")
 
 
 def _check_buffer(mode: Mode, op: Build) -> None:

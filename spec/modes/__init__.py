@@ -25,9 +25,9 @@ def _files() -> None:
 
 
 def all_modes() -> Mapping[str, Mode]:
-    """Every declared mode by name, in alphabetical order."""
+    """Every mode that a batch can have by name, in alphabetical order."""
     _files()
-    return dict(sorted(DECLARED.items()))
+    return {name: mode for name, mode in sorted(DECLARED.items()) if not mode.follows}
 
 
 def mode_of(name: str) -> Mode:

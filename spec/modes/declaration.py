@@ -149,6 +149,8 @@ class Mode:
     """module:function."""
     reads: str = RUNNING
     """Which requests its rows are: PREFILLING, RUNNING, TEXT or NOBODY."""
+    follows: bool = False
+    """Its rows are further rows of requests that stand in the batch already; it is a mode of composed batches alone."""
     emits: int = 0
     """Tokens that every row's request emits after the forward (a prefill emits one when its prompt is complete)."""
     speculative: bool = False

@@ -175,17 +175,19 @@ def _count_mode(scope: ModeScope, mode: Mode) -> int:
         return 1 + len(mode.buffers)
     total = 1
     for part in mode.parts:
-        total *= _count_part(scope, part)
+        total *= _count_part(scope, part, 1 if len(mode.parts) > 1 else scope.rows)
     return total
 
 
-def _count_part(scope: ModeScope, mode: Mode) -> int:
+def _count_part(scope: ModeScope, mode: Mode, most: int) -> int:
     """Batches of a part: multisets of prompts times values of the fields."""
+    if mode.follows:
+        return _count_fields(mode, 1, scope.bound)
     lengths = [
         token_count("qwen2_vl", p) for p in scope.prompts if mode.reads != "text" or {run.kind for run in p} == {"text"}
     ]
     total = 0
-    for rows in range(1, scope.rows + 1):
+    for rows in range(1, most + 1):
         if mode.reads == "prefilling":
             # The first prompt of the multiset is its least in list order: it is followed by any of those from it on.
             for first, tokens in enumerate(lengths):

@@ -24,7 +24,8 @@ FAMILY = "qwen2_vl"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeScope:
-    """Batches of each mode: up to `rows` rows of a part, each a prompt of the list, every field up to `bound`."""
+    """Batches of each mode: up to `rows` rows, one of each part where rows of several modes share a batch; each a prompt of
+    the list, every field up to `bound`."""
 
     name: str
     prompts: tuple[History, ...]
@@ -35,7 +36,7 @@ class ModeScope:
         """The bound in one line."""
         modes = all_modes()
         return (
-            f"{self.name} ({len(modes)} modes, prompts {len(self.prompts)}, rows {self.rows} a part, fields to "
+            f"{self.name} ({len(modes)} modes, prompts {len(self.prompts)}, rows {self.rows}, fields to "
             f"{self.bound} above their least)"
         )
 
@@ -52,16 +53,20 @@ def batches(scope: ModeScope, mode: Mode) -> Iterator[tuple[Operation, ...]]:
     if mode.reads == NOBODY:
         yield from ((Build(Batch(mode.name)), *padded) for padded in _idle_buffers(mode))
         return
-    per_part = [list(_rows(scope, part)) for part in mode.parts]
+    most = 1 if mode.composite else scope.rows
+    per_part = [list(_rows(scope, part, most)) for part in mode.parts]
     for chosen in product(*per_part):
-        prompts = [prompt for rows, _ in chosen for prompt in rows]
+        prompts = [
+            prompt for part, (rows, _) in zip(mode.parts, chosen, strict=True) for prompt in part_prompts(part, rows)
+        ]
         ops: list[Operation] = [Submit(req, prompt) for req, prompt in enumerate(prompts)]
         parts, first = [], 0
         running: list[int] = []
         for part, (rows, fields) in zip(mode.parts, chosen, strict=True):
-            reqs = tuple(range(first, first + len(rows)))
-            first += len(rows)
-            if part.reads not in (PREFILLING, TEXT):
+            # Rows that follow others are the first of those requests'.
+            reqs = tuple(range(len(rows))) if part.follows else tuple(range(first, first + len(rows)))
+            first += 0 if part.follows else len(rows)
+            if part.reads not in (PREFILLING, TEXT) and not part.follows:
                 running += reqs
             parts.append(BatchPart(reqs=reqs, fields=dict(fields), mode="" if part is mode else part.name))
         if running:
@@ -75,10 +80,18 @@ def _idle_buffers(mode: Mode) -> Iterator[tuple[Operation, ...]]:
         yield (Build(Batch(mode.name), buffer=buffer, buffer_rows=2),)
 
 
-def _rows(scope: ModeScope, mode: Mode) -> Iterator[tuple[tuple[History, ...], dict[str, Any]]]:
+def part_prompts(part: Mode, rows: tuple[History, ...]) -> tuple[History, ...]:
+    """The prompts that a part's rows bring; none where they follow others."""
+    return () if part.follows else rows
+
+
+def _rows(scope: ModeScope, mode: Mode, most: int) -> Iterator[tuple[tuple[History, ...], dict[str, Any]]]:
     """Prompts of a part's rows, and the fields of those rows."""
+    if mode.follows:
+        yield from (((scope.prompts[0],), fields) for fields in assignments(mode, 1, scope.bound))
+        return
     prompts = [one for one in scope.prompts if mode.reads != TEXT or all(run.is_text for run in one)]
-    for count in range(1, scope.rows + 1):
+    for count in range(1, most + 1):
         for rows in combinations_with_replacement(prompts, count):
             if mode.reads == PREFILLING:
                 yield rows, {}

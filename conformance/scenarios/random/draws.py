@@ -160,10 +160,13 @@ def _forward(mode: Mode) -> Callable[[Draw, State], tuple[Operation, ...]]:
 
     def draw_forward(draw: Draw, state: State) -> tuple[Operation, ...]:
         left = list(state.requests)
-        parts, cut = [], False
+        parts: list[BatchPart] = []
+        cut = False
         for number, row_mode in enumerate(mode.parts):
-            able = [request for request in readable(row_mode, state) if request.req in left]
-            later = sum(part.reads == row_mode.reads for part in mode.parts[number + 1 :])
+            able = [request for request in readable(row_mode, state) if row_mode.follows or request.req in left]
+            if row_mode.follows:
+                able = [request for request in able if any(request.req in part.reqs for part in parts)]
+            later = sum(part.reads == row_mode.reads and not part.follows for part in mode.parts[number + 1 :])
             rows = [] if row_mode.reads == NOBODY else draw.some(able[: len(able) - later])
             left = [req for req in left if req not in {request.req for request in rows}]
             if row_mode.reads == PREFILLING:
@@ -242,7 +245,7 @@ def _can_run(mode: Mode) -> Callable[[State], bool]:
             return bool(state.requests)
         wanted: dict[str, int] = {}
         for part in mode.parts:
-            wanted[part.reads] = wanted.get(part.reads, 0) + 1
+            wanted[part.reads] = wanted.get(part.reads, 0) + (not part.follows)
         return all(len(readable(part, state)) >= wanted[part.reads] for part in mode.parts)
 
     return possible
