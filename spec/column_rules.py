@@ -197,7 +197,7 @@ def live_columns(row: Row) -> Violation | None:
     "padding.harmless_fill",
     of=Filler,
     source=GRAPHS,
-    when=lambda filler: filler.buffer != "tier",
+    when=lambda filler: bool(filler.positions) and filler.buffer != "tier",
     bugs=("xllm #885",),
 )
 def harmless_fill(filler: Filler) -> Violation | None:
@@ -209,7 +209,7 @@ def harmless_fill(filler: Filler) -> Violation | None:
     "padding.tail",
     of=Filler,
     source="public interface: a graph tier pads a packed batch",
-    when=lambda filler: filler.buffer == "tier",
+    when=lambda filler: bool(filler.positions) and filler.buffer == "tier",
     bugs=("mlxcel #894",),
 )
 def tail(filler: Filler) -> Violation | None:

@@ -25,11 +25,10 @@ def gen(
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite and remove what differs.")] = False,
 ) -> int:
     """Write the vectors of the chosen scenarios. Vectors that are there already stay as they are."""
-    from ropecheck.conformance.scenarios.chosen import chosen
     from ropecheck.conformance.vectors.choose import choose, uncovered
-    from ropecheck.conformance.vectors.make import candidates
+    from ropecheck.conformance.vectors.make import candidates, sources
 
-    pool = candidates(chosen())
+    pool = candidates(sources())
     vectors = choose(pool)
     missing = uncovered(vectors, pool)
     if missing:
@@ -104,4 +103,4 @@ def check(
 
 
 def _print_folders(counts: Counter[str]) -> None:
-    console().print(", ".join(f"{folder} {counts[folder]}" for folder in v.FOLDERS), soft_wrap=True)
+    console().print(", ".join(f"{folder} {counts[folder]}" for folder in v.folders()), soft_wrap=True)

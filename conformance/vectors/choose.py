@@ -17,7 +17,7 @@ def choose(candidates: Sequence[Candidate]) -> tuple[v.Vector, ...]:
     Sorted by folder and id. What is kept does not depend on the order of the candidates.
     """
     kept: dict[str, Candidate] = {}
-    for folder in v.FOLDERS:
+    for folder in v.folders():
         pool = sorted(
             (one for one in candidates if one.folder == folder and one.size <= LARGEST),
             key=lambda one: (one.size, one.vector.id),
@@ -28,9 +28,8 @@ def choose(candidates: Sequence[Candidate]) -> tuple[v.Vector, ...]:
                 kept[one.vector.id] = one
         for one in _one_per_reason(pool):
             kept[one.vector.id] = one
-    return tuple(
-        one.vector for one in sorted(kept.values(), key=lambda one: (v.FOLDERS.index(one.folder), one.vector.id))
-    )
+    order = v.folders().index
+    return tuple(one.vector for one in sorted(kept.values(), key=lambda one: (order(one.folder), one.vector.id)))
 
 
 def _one_per_reason(pool: Sequence[Candidate]) -> list[Candidate]:
@@ -44,7 +43,7 @@ def _one_per_reason(pool: Sequence[Candidate]) -> list[Candidate]:
 def uncovered(vectors: Iterable[v.Vector], candidates: Iterable[Candidate]) -> list[str]:
     """Folders without a vector, and rules that some candidate checks and no chosen vector does."""
     chosen = tuple(vectors)
-    folders = {v.folder_of(vector.input) for vector in chosen}
+    have = {v.folder_of(vector.input) for vector in chosen}
     rules = {rule for vector in chosen for rule in vector.provenance.rules}
     wanted = {rule for one in candidates for rule in one.vector.provenance.rules}
-    return [folder for folder in v.FOLDERS if folder not in folders] + sorted(wanted - rules)
+    return [folder for folder in v.folders() if folder not in have] + sorted(wanted - rules)

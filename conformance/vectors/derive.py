@@ -1,92 +1,101 @@
-"""A vector's right answer, from the specification alone: nothing here comes from the reference.
+"""A vector's right answer, a second time: cell by cell, from the specification alone, as slowly as it reads.
 
-`derive` answers an input with one `Derived` per expected table; `to_table` puts it into a vector's form.
+Nothing here comes from the reference: no numpy, no whole-batch tables. A row's tokens are those that its mode's
+declaration names; a token's column is looked up in the prompt's table, or is index + delta past it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from ropecheck.spec.modes.cells import Cell, Place
+import msgspec
 
+from ropecheck.adapters.batch import Batch, BatchPart
 from ropecheck.conformance.vectors import types as v
-from ropecheck.conformance.vectors.derive_prompt import delta_beside, rules_of
 from ropecheck.conformance.vectors.derive_session import TurnSeen, turns_of
 from ropecheck.conformance.vectors.runs import columns_of, history_of, media_spans
-from ropecheck.spec import retraction
 from ropecheck.spec.families import family as find_family
-from ropecheck.spec.history import OutOfDomain, delta_of, length, prompt_table
-from ropecheck.spec.modes import (
-    decode,
-    dllm_extend,
-    draft_decode,
-    draft_extend_v2,
-    extend,
-    idle,
-    mixed,
-    padding,
-    ragged_verify,
-    split_prefill,
-    target_verify,
-)
+from ropecheck.spec.families.glm_image import GLM_IMAGE
+from ropecheck.spec.history import Column, OutOfDomain, delta_of, prompt_table
+from ropecheck.spec.modes import mode_of
+from ropecheck.spec.modes.declaration import RUNNING, Field, Mode, Tree, Whole
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    """A value beside the table: a field of `Answer`, the rule that says so, and the value."""
-
-    field: str
-    rule: str
-    value: object
+FILL = 0
+"""What padded columns hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derived:
-    """One expected table."""
+    """One expected table. tokens: of a forward, the indices that each batch row reads."""
 
-    label: str
-    mode: str
-    cells: tuple[Cell, ...]
-    width_rule: str
-    axes: int = 3
-    has_positions: bool = True
-    has_rows: bool = True
-    capacity: int = 0
-    """Columns of the buffer; those past the cells are free."""
-    optional_from: int | None = None
-    facts: tuple[Fact, ...] = ()
-    also: tuple[str, ...] = ()
-    """Rules that the table is an example of, beside those that its cells name."""
-
-    @property
-    def rules(self) -> frozenset[str]:
-        """Every rule that the table checks."""
-        found = {self.width_rule, "table.present", *self.also, *(fact.rule for fact in self.facts)}
-        if self.has_rows:
-            found.add("table.three_rows")
-        for cell in self.cells:
-            found |= {cell.index_rule} if self.has_positions else set()
-            found |= {cell.column_rule} if self.has_rows else set()
-        return frozenset(found)
+    table: v.Table
+    tokens: tuple[tuple[int, ...], ...] = ()
 
 
 def derive(value: v.Input) -> tuple[Derived, ...]:
     """Raises OutOfDomain where the input is not legal, or where it holds a table that is not its runs'."""
     match value:
         case v.ForwardInput():
-            return _forwards(value.family, value.requests, value.batch)
+            forwards = _forwards(value.family, value.requests, value.batch)
+            return tuple(_widened(one, value.tier, value.tier) for one in forwards) if value.tier else forwards
         case v.PaddingInput():
             return (_padded(value),)
         case v.SessionInput():
-            return tuple(_turn(seen) for seen in turns_of(value))
+            return tuple(Derived(table=_turn(seen)) for seen in turns_of(value))
         case v.RetractionInput():
             return _retractions(value)
         case v.PromptTableInput():
-            return (_prompt(value),)
+            return (Derived(table=_prompt(value)),)
 
 
-def place_of(family: str, request: v.Request) -> Place:
+def _forwards(family: str, requests: Sequence[v.Request], batch: Batch) -> tuple[Derived, ...]:
+    """One table per forward of the mode's loop, row by row, token by token."""
+    mode = mode_of(batch.mode)
+    tables = [_table_of(family, request) for request in requests]
+    _check(mode, batch, requests)
+    axes = find_family(family).axes
+    out = []
+    for step in range(mode.loops(batch.parts[0].fields)):
+        tokens: list[tuple[int, ...]] = []
+        positions: list[int] = []
+        rows: list[list[int]] = [[] for _ in range(axes)]
+        for part_mode, part in zip(mode.parts, batch.parts, strict=True):
+            for row, req in enumerate(part.reqs):
+                read = _tokens(part_mode, part.fields, row, step)
+                tokens.append(read)
+                for index in read:
+                    positions.append(index)
+                    for axis in range(axes):
+                        rows[axis].append(_cell(tables[req], requests[req].delta, index, axis))
+        table = v.Table(
+            label=f"step {step}" if step else "",
+            positions=tuple(positions),
+            rows=tuple(map(tuple, rows)) if mode.three_rows else None,
+        )
+        out.append(Derived(table=table, tokens=tuple(tokens)))
+    return tuple(out)
+
+
+def _cell(table: Sequence[Column], delta: int, index: int, axis: int) -> int:
+    return table[index][axis] if index < len(table) else index + delta
+
+
+def _tokens(mode: Mode, fields: Mapping[str, Any], row: int, step: int) -> tuple[int, ...]:
+    """What the declaration says that one row reads. Raises OutOfDomain for an index below 0."""
+    values: dict[str, Any] = {}
+    for name in inspect.signature(mode.tokens).parameters:
+        field = next(field for field in mode.fields if field.name == name)
+        values[name] = step if field.kind == "step" else fields[name][row] if field.each else fields[name]
+    found = tuple(int(index) for index in mode.tokens(**values))
+    if any(index < 0 for index in found):
+        raise OutOfDomain(f"{mode.name}: row {row} reads token {min(found)}")
+    return found
+
+
+def _table_of(family: str, request: v.Request) -> tuple[Column, ...]:
     """The request's columns, after a look at whether its table and delta are those of its runs."""
     columns = prompt_table(find_family(family), history_of(request.runs))
     if columns_of(request.table) != columns:
@@ -95,208 +104,138 @@ def place_of(family: str, request: v.Request) -> Place:
         raise OutOfDomain(f"a request's delta is {request.delta}, its table's {delta_of(columns)}")
     if request.tabulated > len(columns):
         raise OutOfDomain(f"tabulated is {request.tabulated} of a prompt of {len(columns)} tokens")
-    has_media = any(run.kind != "text" for run in request.runs)
-    return Place(columns=columns, tabulated=request.tabulated, has_media=has_media)
+    return columns
 
 
-def _forwards(family: str, requests: Sequence[v.Request], batch: v.Batch) -> tuple[Derived, ...]:
-    """One per forward of the batch. Lengths are checked by `zip(strict=True)` in the specification."""
-    places = [place_of(family, request) for request in requests]
-    axes = find_family(family).axes
-
-    def one(
-        mode: str,
-        cells: tuple[Cell, ...],
-        label: str = "",
-        rule: str = "width",
-        also: tuple[str, ...] = (),
-        has_rows: bool = True,
-    ) -> Derived:
-        return Derived(
-            label=label, mode=mode, cells=cells, width_rule=f"{mode}.{rule}", axes=axes, also=also, has_rows=has_rows
-        )
-
-    match batch:
-        case v.Extend():
-            return (one("extend", extend.forward(_windows(places, batch, len(places)))),)
-        case v.SplitPrefill():
-            return (one("split_prefill", split_prefill.forward(_windows(places, batch, len(places)))),)
-        case v.Mixed():
-            first = len(places) - batch.decoding
-            cells = mixed.forward(_windows(places, batch, first), places[first:], batch.seq_lens[first:])
-            return (one("mixed", cells),)
-        case v.Decode():
-            return (one("decode", decode.forward(places, batch.seq_lens)),)
-        case v.DraftDecode():
-            count = draft_decode.forwards(batch.num_steps)
-            if count < 1:
-                raise OutOfDomain(f"a draft of {batch.num_steps} steps runs no forward")
-            return tuple(
-                one(
-                    "draft_decode",
-                    draft_decode.forward(places, batch.seq_lens, batch.topk, step),
-                    f"step {step}" if step else "",
-                    also=("draft_decode.forwards",),
-                )
-                for step in range(count)
-            )
-        case v.TargetVerify():
-            if len({len(parents) for parents in batch.parents}) > 1:
-                raise OutOfDomain("trees of one batch have the same number of nodes, unless ragged")
-            return (one("target_verify", target_verify.forward(places, batch.seq_lens, batch.parents)),)
-        case v.RaggedVerify():
-            if batch.verify_lens != tuple(len(parents) + 1 for parents in batch.parents):
-                raise OutOfDomain("verify_lens do not count the nodes of parents")
-            cells = ragged_verify.forward(places, batch.seq_lens, batch.parents, batch.ragged_tokens)
-            return (one("ragged_verify", cells),)
-        case v.DraftExtendV2():
-            cells = draft_extend_v2.forward(places, batch.seq_lens, batch.num_draft_tokens)
-            return (one("draft_extend_v2", cells),)
-        case v.DllmExtend():
-            return (one("dllm_extend", dllm_extend.forward(batch.block_offsets, batch.block_size), has_rows=False),)
-        case v.Idle():
-            return (one("idle", idle.forward(), rule="no_columns"),)
+# ---------------------------------------------------------------- what a batch may say
 
 
-def _windows(places: Sequence[Place], batch: v.Extend | v.SplitPrefill | v.Mixed, count: int) -> list[extend.Window]:
-    """The first `count` requests' windows."""
-    for one in (batch.seq_lens, batch.prefix_lens, batch.extend_lens):
-        if len(one) != len(places):
-            raise OutOfDomain(f"{len(places)} requests, but a list of {len(one)} lengths")
-    for seq_len, prefix, new in zip(batch.seq_lens, batch.prefix_lens, batch.extend_lens, strict=True):
-        if seq_len != prefix + new:
-            raise OutOfDomain(f"seq_len {seq_len} is not prefix_len {prefix} + extend_len {new}")
-    return [
-        extend.Window(place=place, prefix_len=batch.prefix_lens[row], extend_len=batch.extend_lens[row])
-        for row, place in enumerate(places[:count])
-    ]
+def _check(mode: Mode, batch: Batch, requests: Sequence[v.Request]) -> None:
+    """Whether the batch has the parts and fields of its declaration. Raises OutOfDomain, naming the field."""
+    names = [part.mode or batch.mode for part in batch.parts]
+    if names != [part.name for part in mode.parts]:
+        raise OutOfDomain(f"{mode.name}: rows of {', '.join(names)}, must be {', '.join(p.name for p in mode.parts)}")
+    if tuple(dict.fromkeys(batch.reqs)) != tuple(range(len(requests))):
+        raise OutOfDomain(f"{mode.name}.reqs: {list(batch.reqs)}, must number the {len(requests)} requests in order")
+    for part_mode, part in zip(mode.parts, batch.parts, strict=True):
+        wanted = [field for field in part_mode.fields if field.kind != "step"]
+        if set(part.fields) != {field.name for field in wanted}:
+            must = ", ".join(field.name for field in wanted) or "no fields"
+            raise OutOfDomain(f"{part_mode.name}: carries {', '.join(part.fields) or 'no fields'}, must carry {must}")
+        for field in wanted:
+            for number, (req, value) in enumerate(_values(part_mode, field, part)):
+                _check_value(part_mode, field, part, value, f"row {number}", requests[req] if field.each else None)
+
+
+def _values(mode: Mode, field: Field, part: BatchPart) -> Iterator[tuple[int, Any]]:
+    """(request, value) per row; one of them where the field is one number."""
+    value: Any = part.fields[field.name]
+    if isinstance(value, tuple) != field.each:
+        raise OutOfDomain(f"{mode.name}.{field.name}: must be {'one value per row' if field.each else 'one number'}")
+    if field.each and len(value) != len(part.reqs):
+        raise OutOfDomain(f"{mode.name}.{field.name}: {len(value)} values for {len(part.reqs)} rows")
+    yield from zip(part.reqs, value, strict=True) if field.each else [(0, value)]
+
+
+def _check_value(mode: Mode, field: Field, part: BatchPart, value: Any, row: str, request: v.Request | None) -> None:
+    where, domain = f"{mode.name}.{field.name}", field.domain
+    if isinstance(domain, Tree):
+        nodes = part.fields.get(domain.nodes, len(value) + 1)
+        if nodes != len(value) + 1:
+            raise OutOfDomain(f"{where}: {row} has {len(value) + 1} nodes, {domain.nodes} is {nodes}")
+        return
+    least = domain.low if isinstance(domain, Whole) else _least(mode, field, request)
+    if value < least:
+        raise OutOfDomain(f"{where}: {row} has {value}, at least {least} must be")
+
+
+def _least(mode: Mode, field: Field, request: v.Request | None) -> int:
+    """A state's smallest value: a running request has its whole prompt behind it, and has emitted a token."""
+    prompt = len(request.table[0]) if request is not None and request.table else 0
+    if field.kind == "seq_len":
+        return prompt + (mode.reads == RUNNING)
+    return {"prefix_len": 0, "extend_len": 1, "committed_len": prompt}[field.kind]
+
+
+# ---------------------------------------------------------------- other kinds
+
+
+def _widened(one: Derived, width: int, capacity: int) -> Derived:
+    """The table in a buffer: fill up to the padded width, free columns after it."""
+    table = one.table
+    live = len(table.positions or ())
+    if live > width:
+        raise OutOfDomain(f"padded to {width} columns, {live} are live")
+    if width > capacity:
+        raise OutOfDomain(f"padded to {width} columns in a buffer of {capacity}")
+    tail = (FILL,) * (width - live) + (v.FREE,) * (capacity - width)
+    wide = v.Table(
+        label=table.label,
+        positions=(*(table.positions or ()), *tail),
+        rows=None if table.rows is None else tuple((*row, *tail) for row in table.rows),
+        free=((width, capacity),) if capacity > width else (),
+        optional_from=width if capacity > width else None,
+    )
+    return Derived(table=wide, tokens=one.tokens)
 
 
 def _padded(value: v.PaddingInput) -> Derived:
     for load in (*value.earlier, value.load):
-        if load.padded_tokens > value.capacity:
-            raise OutOfDomain(f"padded to {load.padded_tokens} columns in a buffer of {value.capacity}")
-        plain = _forwards(value.family, load.requests, load.batch)[0]  # of a draft loop, what its graph is loaded with
-    live = "padding.live_columns"
-    cells = padding.forward(
-        tuple(replace(cell, index_rule=live, column_rule=live) for cell in plain.cells),
-        value.load.padded_tokens,
-        plain.axes,
-    )
-    return Derived(
-        label="padded",
-        mode=plain.mode,
-        cells=cells,
-        width_rule="padding.width",
-        axes=plain.axes,
-        capacity=value.capacity,
-        optional_from=_optional(value.load.padded_tokens, value.capacity),
-    )
+        mode = mode_of(load.batch.mode)
+        if value.buffer not in mode.buffers:
+            raise OutOfDomain(f"buffer: {mode.name} is not loaded into a buffer {value.buffer!r}")
+        first = _forwards(value.family, load.requests, load.batch)[0]  # of a loop, what its graph is loaded with
+        wide = _widened(first, load.padded_tokens, value.capacity)
+    return Derived(table=msgspec.structs.replace(wide.table, label="padded"), tokens=wide.tokens)
 
 
-def _turn(seen: TurnSeen) -> Derived:
+def _turn(seen: TurnSeen) -> v.Table:
     label = f"turn {seen.request}"
     if seen.refused:
-        fact = Fact(field="refused", rule="session.refused", value=True)
-        return Derived(
-            label=label,
-            mode="session",
-            cells=(),
-            width_rule="session.refused",
-            has_positions=False,
-            has_rows=False,
-            facts=(fact,),
-        )
+        return v.Table(label=label, refused=True)
     columns = prompt_table(seen.family, seen.prompt)
-    return Derived(
+    return v.Table(
         label=label,
-        mode="session",
-        cells=_held("session.table", columns),
-        width_rule="session.table",
-        axes=seen.family.axes,
-        has_positions=False,
+        rows=_rows(columns, seen.family.axes),
+        tokens=len(columns),
+        delta=int(delta_of(columns)),
+        refused=False,
+        media_spans=media_spans(seen.family, seen.prompt),
         optional_from=_optional(seen.tabulated, len(columns)),
-        facts=(
-            Fact(field="refused", rule="session.refused", value=False),
-            Fact(field="tokens", rule=seen.rules[-1], value=len(columns)),
-            Fact(field="delta", rule="session.delta", value=int(delta_of(columns))),
-            Fact(field="media_spans", rule="session.media_spans", value=media_spans(seen.family, seen.prompt)),
-        ),
-        also=seen.rules,
     )
 
 
 def _retractions(value: v.RetractionInput) -> tuple[Derived, ...]:
-    family = find_family(value.family)
-    place = place_of(value.family, value.request)
-    prompt = history_of(value.request.runs)
+    prompt = _table_of(value.family, value.request)
+    axes = find_family(value.family).axes
+    needed = value.request.tabulated if any(run.kind != "text" for run in value.request.runs) else 0
     out = []
     for number, one in enumerate(value.retractions):
-        columns = retraction.table(family, prompt, one.outputs)
-        also = ("retraction.refused_attempts",) if one.refusals else ()
-        columns = retraction.after_attempts(columns, one.refusals)
-        out.append(
-            Derived(
-                label=f"retraction {number}",
-                mode="retraction",
-                cells=_held("retraction.table", columns),
-                width_rule="retraction.table",
-                axes=family.axes,
-                has_positions=False,
-                also=also,
-                optional_from=_optional(value.request.tabulated if place.has_media else 0, len(columns)),
-                facts=(
-                    Fact(
-                        field="tokens",
-                        rule="retraction.same_history",
-                        value=length(family, retraction.history(prompt, one.outputs)),
-                    ),
-                    Fact(field="delta", rule="retraction.table", value=int(place.delta)),
-                ),
-            )
+        width = len(prompt) + one.outputs
+        columns = [
+            tuple(_cell(prompt, value.request.delta, index, axis) for axis in range(axes)) for index in range(width)
+        ]
+        table = v.Table(
+            label=f"retraction {number}",
+            rows=_rows(columns, axes),
+            tokens=width,
+            optional_from=_optional(needed, width),
         )
+        out.append(Derived(table=table))
     return tuple(out)
 
 
-def _prompt(value: v.PromptTableInput) -> Derived:
+def _prompt(value: v.PromptTableInput) -> v.Table:
+    """GLM-Image's delta is 0: its generated tokens read tabulated columns."""
     family = find_family(value.family)
-    history = history_of(value.runs)
-    columns = prompt_table(family, history)
-    delta = Fact(field="delta", rule="families.delta", value=delta_beside(family, columns))
-    return Derived(
-        label="",
-        mode="prompt_table",
-        cells=_held("families.table", columns),
-        width_rule="families.table_width",
-        axes=family.axes,
-        has_positions=False,
-        facts=(delta,),
-        also=rules_of(family, history),
-    )
+    columns = prompt_table(family, history_of(value.runs))
+    delta = 0 if family is GLM_IMAGE else int(delta_of(columns))
+    return v.Table(label="", rows=_rows(columns, family.axes), delta=delta)
 
 
-def _held(rule: str, columns: Sequence[tuple[int, ...]]) -> tuple[Cell, ...]:
-    return tuple(
-        Cell(request=0, index=index, column=column, index_rule=rule, column_rule=rule)
-        for index, column in enumerate(columns)
-    )
+def _rows(columns: Sequence[Column], axes: int) -> v.Rows:
+    return tuple(tuple(column[axis] for column in columns) for axis in range(axes))
 
 
 def _optional(needed: int, width: int) -> int | None:
     return needed if needed < width else None
-
-
-def to_table(derived: Derived) -> v.Table:
-    """In a vector's form; free columns hold FREE."""
-    width = max(len(derived.cells), derived.capacity)
-    spare = (v.FREE,) * (width - len(derived.cells))
-    positions = tuple(cell.index for cell in derived.cells) + spare
-    rows = tuple(tuple(cell.column[axis] for cell in derived.cells) + spare for axis in range(derived.axes))
-    table = v.Table(
-        label=derived.label,
-        positions=positions if derived.has_positions else None,
-        rows=rows if derived.has_rows else None,
-        free=((len(derived.cells), width),) if spare else (),
-        optional_from=derived.optional_from,
-    )
-    return v.with_facts(table, {fact.field: fact.value for fact in derived.facts})

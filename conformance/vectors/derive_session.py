@@ -1,4 +1,7 @@
-"""A session vector's turns, from the specification alone: what each one's history is, or that it is refused."""
+"""A session vector's turns, as vectors/README.md tells them: what each one's history is, or that it is refused.
+
+Written beside the specification's own words for these operations (spec/session.py), which the reference is built from.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,14 @@ from dataclasses import dataclass, field, replace
 
 from ropecheck.conformance.vectors import types as v
 from ropecheck.conformance.vectors.runs import columns_of, history_of
-from ropecheck.spec import session as rules
 from ropecheck.spec.families import family as find_family
-from ropecheck.spec.history import Family, History, OutOfDomain, delta_of, length, prompt_table
+from ropecheck.spec.history import Family, History, OutOfDomain, cut, delta_of, length, prompt_table, run_length, text
+from ropecheck.spec.views import ArrivedTurn, SavedTurn
+
+UNLIMITED = 1 << 62
+
+PLACEHOLDER = 0
+"""Stands for a media token; text tokens are numbered from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +26,14 @@ class TurnSeen:
     request: int
     family: Family
     refused: bool
+    arrived: ArrivedTurn
+    """What its client asked for. `ids`: the tokens that it must be; None where it is refused. A vector counts tokens,
+    so these are made up: no two pieces of text have one in common."""
     prompt: History = ()
+    parent: History | None = None
+    """The whole prompt of the turn that it continues."""
     tabulated: int = 0
     """Columns that the request must hold: all of its prompt when it brings media, else those up to its parent's."""
-    rules: tuple[str, ...] = ()
-    """The session rules that its history is an example of, the most telling one last."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,9 +49,17 @@ class _Session:
 class _Request:
     session: int
     parent: int | None
-    saved: rules.Saved
+    prompt: History
+    ids: tuple[int, ...]
+    limit: int
     tabulated: int
+    outputs: tuple[int, ...] = ()
     status: str = "running"
+
+    @property
+    def reply(self) -> tuple[int, ...]:
+        """What counts of its outputs."""
+        return self.outputs[: self.limit]
 
 
 class _Walk:
@@ -49,6 +68,7 @@ class _Walk:
         self.sessions: dict[int, _Session] = {}
         self.requests: dict[int, _Request] = {}
         self.seen: list[TurnSeen] = []
+        self.next_id = PLACEHOLDER + 1
 
     def event(self, event: v.Event) -> None:
         match event:
@@ -58,12 +78,17 @@ class _Walk:
                 self.turn(event)
             case v.Reply():
                 request = self.requests[event.request]
-                saved = replace(request.saved, outputs=request.saved.outputs + event.tokens)
-                self.requests[event.request] = replace(request, saved=saved)
+                outputs = request.outputs + self.ids(event.tokens)
+                self.requests[event.request] = replace(request, outputs=outputs)
             case v.Finish() | v.Abort():
                 self.end(event.request, "finished" if isinstance(event, v.Finish) else "aborted")
             case v.Retract():
                 self.requests[event.request]  # a retraction changes no history; the request must exist
+
+    def ids(self, count: int) -> tuple[int, ...]:
+        """So many new text tokens."""
+        first, self.next_id = self.next_id, self.next_id + count
+        return tuple(range(first, self.next_id))
 
     def end(self, number: int, status: str) -> None:
         request = replace(self.requests[number], status=status)
@@ -79,31 +104,41 @@ class _Walk:
         own = prompt_table(self.family, new)
         if columns_of(event.table) != own or event.delta != delta_of(own):
             raise OutOfDomain(f"turn {event.request}: table or delta is not that of its runs")
+        new_ids: tuple[int, ...] = ()
+        for run in new:
+            size = run_length(self.family, run)
+            new_ids += self.ids(size) if run.is_text else (PLACEHOLDER,) * size
         number = session.last if session.streaming else event.parent
+        known = session.streaming or number is None or number in session.known
+        parent = None if number is None or not known else self.requests[number]
+        settled = parent is None or session.streaming or event.replace or parent.status in ("finished", "aborted")
+        arrived = self.arrived(event, session, number, parent, new_ids)
+        arrived = replace(arrived, parent_known=known, parent_finished=settled)
         rewrites = event.replace or event.offset > 0 or event.drop_previous_output
-        known = number in session.known
-        finished = known and number is not None and (event.replace or self.requests[number].status == "finished")
-        names_parent = not session.streaming and number is not None
-        if (session.streaming or names_parent) and rules.refused(
-            session.streaming, session.in_flight is not None, finished, known, rewrites
-        ):
-            self.seen.append(TurnSeen(request=event.request, family=self.family, refused=True))
+        if (session.in_flight is not None or rewrites) if session.streaming else not (known and settled):
+            turn = TurnSeen(request=event.request, family=self.family, refused=True, arrived=replace(arrived, ids=None))
+            self.seen.append(turn)
             return
-        parent = None if number is None else self.requests[number]
-        prompt, named = self.history(event, session, parent, number, new)
-        tabulated = self.tabulated(event, parent, prompt, new)
-        limit = event.max_new_tokens
-        saved = rules.Saved(prompt=prompt, outputs=0, max_new_tokens=1 << 62 if limit is None else limit)
-        self.requests[event.request] = _Request(session=event.session, parent=number, saved=saved, tabulated=tabulated)
+        prompt, ids = self.history(event, parent, new, new_ids)
+        tabulated = self.tabulated(parent, prompt, new)
         self.seen.append(
             TurnSeen(
                 request=event.request,
                 family=self.family,
                 refused=False,
+                arrived=replace(arrived, ids=ids),
                 prompt=prompt,
+                parent=None if parent is None else parent.prompt,
                 tabulated=tabulated,
-                rules=named,
             )
+        )
+        self.requests[event.request] = _Request(
+            session=event.session,
+            parent=number,
+            prompt=prompt,
+            ids=ids,
+            limit=UNLIMITED if event.max_new_tokens is None else event.max_new_tokens,
+            tabulated=tabulated,
         )
         if event.replace:
             self.forget(session, number)
@@ -112,41 +147,42 @@ class _Walk:
         else:
             session.known.append(event.request)
 
-    def history(
-        self, event: v.Turn, session: _Session, parent: _Request | None, number: int | None, new: History
-    ) -> tuple[History, tuple[str, ...]]:
-        """The whole prompt, and the rules that say so."""
-        if parent is None:
-            prompt = rules.replace_all(new) if event.replace else new
-            return prompt, ("session.replace_all",) if event.replace else ("session.append",)
-        saved = parent.saved
-        if event.offset:
-            prompt = rules.offset(self.family, saved, event.offset, event.drop_previous_output, new)
-            return prompt, ("session.offset",)
-        if event.drop_previous_output:
-            return rules.drop_previous_output(saved, new), ("session.drop_previous_output",)
-        named = ["session.append"]
-        prompt = rules.append(saved, new)
-        siblings = [other for other in self.requests.values() if other.parent == number]
-        children = tuple(other.saved.prompt for other in siblings)
-        if event.replace:
-            named.append("session.replace_with_parent")
-            prompt = rules.replace_with_parent(saved, new)
-        elif session.streaming:
-            named.append("session.streaming_append")
-            prompt = rules.streaming_append(saved, new)
-        elif siblings:
-            named.append("session.branch")
-            prompt = rules.branch(saved, children, new)
-        aborted = [other for other in siblings if other.status == "aborted"]
-        if aborted:
-            named.append("session.abort_and_retry")
-            prompt = rules.retry_after_abort(saved, aborted[0].saved.prompt, new)
-        if saved.outputs > saved.max_new_tokens:
-            named.append("session.reply_that_counts")
-        return prompt, tuple(named)
+    def arrived(
+        self, event: v.Turn, session: _Session, number: int | None, parent: _Request | None, new: tuple[int, ...]
+    ) -> ArrivedTurn:
+        saved = None
+        siblings = []
+        if parent is not None:
+            saved = SavedTurn(prompt=parent.ids, outputs=parent.outputs, max_new_tokens=parent.limit)
+            siblings = [other for other in self.requests.values() if other.parent == number]
+        return ArrivedTurn(
+            saved=saved,
+            new=new,
+            streaming=session.streaming,
+            replace=event.replace,
+            offset=event.offset,
+            drop_previous_output=event.drop_previous_output,
+            siblings=bool(siblings),
+            aborted_sibling=any(other.status == "aborted" for other in siblings),
+            in_flight=session.in_flight is not None,
+        )
 
-    def tabulated(self, event: v.Turn, parent: _Request | None, prompt: History, new: History) -> int:
+    def history(
+        self, event: v.Turn, parent: _Request | None, new: History, new_ids: tuple[int, ...]
+    ) -> tuple[History, tuple[int, ...]]:
+        """The whole prompt as runs, and as tokens."""
+        if parent is None:
+            return new, new_ids
+        reply = () if event.drop_previous_output else parent.reply
+        kept, kept_ids = parent.prompt, parent.ids + reply
+        if reply:
+            kept = (*kept, text(len(reply)))
+        if event.offset:
+            kept = cut(self.family, kept, min(event.offset, length(self.family, kept)))
+            kept_ids = kept_ids[: event.offset]
+        return kept + new, kept_ids + new_ids
+
+    def tabulated(self, parent: _Request | None, prompt: History, new: History) -> int:
         """Columns that cannot be told from index + delta: those up to the last turn that brought media."""
         if all(run.is_text for run in prompt):
             return 0

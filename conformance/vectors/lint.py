@@ -1,16 +1,21 @@
-"""Is a set of vectors sound? Every problem is one line that names the file and the place."""
+"""Is a set of vectors sound? Every problem is one line that names the file and the place.
+
+Each expected table is derived a second time; the rules must find nothing in it, and each that a vector names must find a
+fault that is planted there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.vectors import store
 from ropecheck.conformance.vectors import types as v
-from ropecheck.conformance.vectors.derive import derive, to_table
-from ropecheck.spec.rules import all_rules
+from ropecheck.conformance.vectors.derive import derive
+from ropecheck.conformance.vectors.faults import faults
+from ropecheck.conformance.vectors.judged import judge_of
 
 MOST_BYTES = 5_000_000
 """What a repository should be asked to carry."""
@@ -29,11 +34,12 @@ class Report:
 
 
 def lint(where: Path) -> Report:
-    """Check every vector of a folder, or one. Raises UsageError when there is no such place."""
+    """Check every vector of a folder, or one; of every folder, that each rule which it names can see a fault. Raises UsageError when there is no such place."""
     problems: list[str] = []
     unreadable = 0
     size = 0
     seen: dict[str, Path] = {}
+    tried: set[tuple[str, str]] = set()
     found = store.paths(where)
     for path in found:
         try:
@@ -43,7 +49,12 @@ def lint(where: Path) -> Report:
             unreadable += 1
             continue
         size += path.stat().st_size
-        problems.extend(f"{path}: {problem}" for problem in problems_of(vector))
+        found_here = list(problems_of(vector))
+        if not found_here:
+            rules = {(v.folder_of(vector.input), rule) for rule in vector.provenance.rules}
+            found_here = list(blind(vector, {rule for _, rule in rules - tried}))
+            tried |= rules
+        problems.extend(f"{path}: {problem}" for problem in found_here)
         problems.extend(_name(path, vector))
         if vector.id in seen:
             problems.append(f"{path}: id: the same as {seen[vector.id]}")
@@ -64,21 +75,41 @@ def problems_of(vector: v.Vector) -> Iterator[str]:
         what = f"no request or session {error}" if isinstance(error, KeyError) else str(error)
         yield f"input: not legal: {what}"
         return
-    expected = tuple(map(to_table, derived))
+    expected = tuple(one.table for one in derived)
     if [table.label for table in vector.expected] != [table.label for table in expected]:
         yield (
             f"expected: labels {[table.label for table in vector.expected]}, "
             f"the specification derives {[table.label for table in expected]}"
         )
-    else:
-        for number, (held, wanted) in enumerate(zip(vector.expected, expected, strict=True)):
-            yield from _table(f"expected[{number}]", held, wanted)
-    rules = tuple(sorted(frozenset().union(*(one.rules for one in derived))))
+        return
+    found = [
+        problem
+        for number, (held, wanted) in enumerate(zip(vector.expected, expected, strict=True))
+        for problem in _table(f"expected[{number}]", held, wanted)
+    ]
+    yield from found
+    if not found:
+        yield from _rules(vector)
+
+
+def _rules(vector: v.Vector) -> Iterator[str]:
+    """The rules find nothing in the right answer, and those that the vector names are the ones that were asked."""
+    right = judge_of(vector.input)({table.label: table for table in vector.expected})
+    for failure in right.failures:
+        yield f"expected: {failure.rule} says of the right answer: {failure.signature} ({failure.message})"
+    rules = tuple(sorted(right.checked))
     if vector.provenance.rules != rules:
         yield f"provenance.rules: {list(vector.provenance.rules)}, the vector checks {list(rules)}"
-    for rule in vector.provenance.rules:
-        if rule not in all_rules():
-            yield f"provenance.rules: no rule {rule!r}"
+
+
+def blind(vector: v.Vector, rules: Iterable[str]) -> Iterator[str]:
+    """Those of the rules, which the vector names, that find nothing in any of its planted faults."""
+    left, judge = set(rules), judge_of(vector.input)
+    for answered in faults(vector.expected) if left else ():
+        left -= {failure.rule for failure in judge(answered).failures}
+        if not left:
+            return
+    yield from (f"provenance.rules: {rule} finds no planted fault" for rule in sorted(left))
 
 
 def _name(path: Path, vector: v.Vector) -> Iterator[str]:
@@ -91,7 +122,7 @@ def _name(path: Path, vector: v.Vector) -> Iterator[str]:
 
 def _table(where: str, held: v.Table, wanted: v.Table) -> Iterator[str]:
     """The first difference of every field."""
-    for field in ("free", "optional_from", *v.FACTS):
+    for field in ("free", "optional_from", "tokens", "delta", "media_spans", "refused"):
         found, right = getattr(held, field), getattr(wanted, field)
         if found != right:
             yield f"{where}.{field}: {found}, the specification derives {right}"

@@ -137,7 +137,6 @@ def _retraction(scenario: ops.Scenario, states: Sequence[State], req: int) -> Fo
                 label=f"retraction {number}",
                 rows=rows_of(line.take(np.arange(width, dtype=np.int64))),
                 tokens=width,
-                delta=line.delta,
                 optional_from=needed if needed < width else None,
             )
         )

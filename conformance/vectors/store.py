@@ -106,7 +106,7 @@ def changes(folder: Path, vectors: Sequence[v.Vector]) -> Changes:
         else:
             out.other.append((path, vector))
     if folder.is_dir():
-        found = (path for name in v.FOLDERS for path in sorted((folder / name).glob("*.json")))
+        found = (path for name in v.folders() for path in sorted((folder / name).glob("*.json")))
         out.left_over = [path for path in found if path not in wanted]
     return out
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from ropecheck.adapters.batch import Batch
 from ropecheck.conformance.vectors import types as v
 from ropecheck.reference.requests import Request, State, line_of
-from ropecheck.reference.tables import Tables
+from ropecheck.reference.tables import BatchTables
 from ropecheck.reference.timeline import IntArray
 from ropecheck.spec.history import History
 
@@ -30,16 +33,28 @@ def request_of(state: State, request: Request) -> v.Request:
     return v.Request(runs=runs_of(request.prompt), table=rows_of(line.table), delta=line.delta, tabulated=tabulated)
 
 
+def requests_of(state: State, batch: Batch) -> tuple[v.Request, ...]:
+    """The batch's requests, once each, in the order in which their first rows stand."""
+    return tuple(request_of(state, state.requests[req]) for req in dict.fromkeys(batch.reqs))
+
+
+def batch_of(batch: Batch) -> Batch:
+    """The batch with its requests numbered as `requests_of` lists them."""
+    number = {req: at for at, req in enumerate(dict.fromkeys(batch.reqs))}
+    parts = [replace(part, reqs=tuple(number[req] for req in part.reqs)) for part in batch.parts]
+    return Batch(batch.mode, tuple(parts))
+
+
 def rows_of(array: IntArray) -> v.Rows:
     """int64 [axes, n] -> rows."""
     return tuple(tuple(row) for row in array.tolist())
 
 
-def table_of(label: str, built: Tables, capacity: int = 0) -> v.Table:
+def table_of(label: str, built: BatchTables, capacity: int = 0) -> v.Table:
     """Tables of a forward; with a capacity, in a buffer whose further columns are free."""
     width = int(built.positions.size)
     spare = (v.FREE,) * max(capacity - width, 0)
-    rows = None if built.mrope is None else tuple(row + spare for row in rows_of(built.mrope))
+    rows = None if built.rows is None else tuple(row + spare for row in rows_of(built.rows))
     return v.Table(
         label=label,
         positions=(*built.positions.tolist(), *spare),
