@@ -16,7 +16,6 @@ from ropecheck.conformance import modes
 from ropecheck.conformance.cli import bundle as cli_bundle
 from ropecheck.conformance.cli import known as cli_known
 from ropecheck.conformance.cli import look as cli_look
-from ropecheck.conformance.cli import prove as cli_prove
 from ropecheck.conformance.cli import report as cli_report
 from ropecheck.conformance.cli import targets as cli_targets
 from ropecheck.conformance.cli import vectors as cli_vectors
@@ -68,7 +67,6 @@ app.command("explain")(cli_look.explain)
 app.command("doctor")(cli_look.doctor)
 cli_targets.mount(app)
 app.command("bundle")(cli_bundle.make)
-app.command("prove")(cli_prove.prove)
 
 
 @app.command()
