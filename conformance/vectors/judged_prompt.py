@@ -94,7 +94,9 @@ def _wrong(tally: Tally, rule: str, right: Sequence[Column], table: Sequence[Col
         return
     cells = ((at, axis) for at in range(len(right)) for axis in range(len(right[0])))
     at, axis = next(((at, axis) for at, axis in cells if right[at][axis] != table[at][axis]), (0, 0))
-    shifts = {seen - want for one, other in zip(right, table, strict=True) for want, seen in zip(one, other, strict=True)}
+    shifts = {
+        seen - want for one, other in zip(right, table, strict=True) for want, seen in zip(one, other, strict=True)
+    }
     constant = len(shifts) == 1
     shape = ("off by one" if shifts <= {1, -1} else "shifted by a constant") if constant else "other values"
     difference = Difference("thwx"[axis], at, 0, right[at][axis], table[at][axis])
@@ -102,6 +104,4 @@ def _wrong(tally: Tally, rule: str, right: Sequence[Column], table: Sequence[Col
 
 
 def _fail(tally: Tally, rule: str, shape: str, message: str, difference: Difference | None = None) -> None:
-    tally.fail(
-        Failure(rule=rule, mode=MODE, signature=shape, step=0, label="", message=message, difference=difference)
-    )
+    tally.fail(Failure(rule=rule, mode=MODE, signature=shape, step=0, label="", message=message, difference=difference))

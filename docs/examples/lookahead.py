@@ -18,7 +18,6 @@ from ropecheck.spec.modes.declaration import RUNNING, CommittedLen, Tokens, Whol
 @mode(
     "lookahead_verify",
     reads=RUNNING,
-    speculative=True,
     given_indices=True,
     source="arXiv 2402.02057 section 3 (lookahead decoding)",
 )

@@ -211,7 +211,7 @@ def _how(draw: Draw, mode: Mode, parts: list[BatchPart]) -> dict[str, Any]:
         for tree in (value if isinstance(value, tuple) else ())
         if isinstance(tree, tuple)
     )
-    if mode.speculative:
+    if mode.prepared:
         # A tree of several branches goes through an interpreted kernel on a CPU: the chosen scenarios have those.
         how["path"] = draw.one(("direct", "")) if chains else "direct"
         how["host_lengths"] = draw.flag()
