@@ -206,8 +206,9 @@ RUNS: tuple[Run, ...] = (
 )
 """Media of every kind; a family refuses what it does not have."""
 
-FIXED = ("hunyuan_vl",)
-"""Families whose columns do not move with their start: an image's lines and columns count from 0 (XD-RoPE)."""
+FIXED = ("hunyuan_vl", "minicpm_v4_7")
+"""Families whose columns do not move with their start: an image's lines and columns count from 0 (XD-RoPE); a marker
+just outside of a canvas has no place outside of one at 0."""
 
 
 def families_move(w: World) -> None:
