@@ -285,6 +285,8 @@ class Job(msgspec.Struct, frozen=True, tag="job"):
     id: str
     steps: tuple[Step, ...]
     device: str = "cpu"
+    trace: bool = False
+    """Also say which of the engine's functions each step ran; several times slower."""
 
 
 class Shutdown(msgspec.Struct, frozen=True, tag="shutdown"):
@@ -413,6 +415,9 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     """Forward batches that the engine built."""
     compare_ns: int = 0
     """Nanoseconds spent comparing on the device."""
+    traced: tuple[tuple[str, ...], ...] = ()
+    """Of a traced job, per step: "package/file.py:LINE name" of each engine function, by first call. () where the
+    worker cannot tell."""
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):

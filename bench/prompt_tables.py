@@ -23,7 +23,8 @@ import numpy as np
 from bench.boot import boot
 from ropecheck.adapters import protocol
 from ropecheck.conformance.families.case import Case, step
-from ropecheck.conformance.families.layout import IMAGE, VIDEO, Segment
+from ropecheck.conformance.families.fields import IMAGE, VIDEO
+from ropecheck.conformance.families.layout import Segment
 from ropecheck.reference import windows
 from ropecheck.reference.prompt_ids import table_from_ids
 from ropecheck.reference.prompt_tables import delta, prompt_table

@@ -113,7 +113,8 @@ def _whole(family: MediaFamily, run: Run) -> Block:
         return GridOfTokens(frame_times(run, t, family.tokens_per_second), h, w)
     if isinstance(family, Qwen2_5Omni | Qwen3Omni):
         return _omni(family, run)
-    return AnyShape(np.array(family.media_columns(run, 0), dtype=np.int64).T.copy())
+    columns = np.array(family.media_columns(run, 1), dtype=np.int64).T - 1  # at 0 a canvas has no outside
+    return AnyShape(columns)
 
 
 def _omni(family: Qwen2_5Omni | Qwen3Omni, run: Run) -> Block:

@@ -16,6 +16,7 @@ import numpy as np
 
 from ropecheck.reference.blocks import Block, Line, Table, block_of, ramp, write_numbered
 from ropecheck.spec.families.declaration import MediaFamily
+from ropecheck.spec.families.minicpm_v import MiniCPMV
 from ropecheck.spec.history import History, Run, numbered_family
 
 _LONG_RUNS = 192
@@ -39,7 +40,9 @@ def prompt_table(family: MediaFamily, history: History) -> Table:
             if part is None:
                 part = blocks[run] = block_of(family, run)
         parts.append(part)
-    return assemble(family.axes, parts)
+    table = assemble(family.axes, parts)
+    # Outside of a canvas at position 0 there is nothing: the one block whose columns do not only move with their start.
+    return np.maximum(table, 0, out=table) if isinstance(family, MiniCPMV) else table
 
 
 def delta(table: Table) -> int:

@@ -18,7 +18,7 @@ See: M-RoPE, arXiv 2409.12191, section 2.1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NewType, Protocol, cast
 
 TokenIndex = NewType("TokenIndex", int)
@@ -186,9 +186,7 @@ def cut(family: Family, history: History, tokens: int) -> History:
             kept.append(text(left))
             left = 0
         else:
-            kept.append(
-                Run(kind=run.kind, tokens=run.tokens, grid=run.grid, seconds_per_grid=run.seconds_per_grid, kept=left)
-            )
+            kept.append(replace(run, kept=left))
             left = 0
     if left > 0:
         raise OutOfDomain(f"cannot keep {tokens} tokens of a history of {tokens - left}")

@@ -91,14 +91,15 @@ def runner_for(state: JobState, mode: str, device: str | None = None) -> Any:
     return shared_runner(device or state.device, algorithm, mode != "dllm_extend", draft)
 
 
-def schedule_batch(state: JobState, forward: Forward, device: str | None = None) -> Any:
-    """The engine's batch for this forward. device: "meta" to count copies, else the job's."""
+def schedule_batch(state: JobState, forward: Forward, device: str | None = None, member: str = "") -> Any:
+    """The engine's batch for this forward. device: "meta" to count copies, else the job's. member: the
+    ForwardMode, where the mode's name does not say it."""
     device = device or state.device
     engine = state.engine
     reqs = [state.req(number) for number in forward.reqs]
     on_host = torch.tensor(forward.batch.seq_lens, dtype=torch.int64)
     batch = state.meter.call(engine.ScheduleBatch, reqs=reqs)
-    batch.forward_mode = engine.mode(MEMBERS[forward.mode])
+    batch.forward_mode = engine.mode(member or MEMBERS[forward.mode])
     batch.device = device
     batch.model_config = _MODEL_CONFIG
     # The CPU copy is a tensor of its own: an engine that wrote into one must not be seen to write into both.

@@ -30,6 +30,7 @@ from ropecheck.adapters.sglang import (
     sessions,
     speculation,
     stand_ins,
+    trace,
 )
 from ropecheck.adapters.sglang.capabilities import Engine
 from ropecheck.adapters.sglang.imports import NotInstalled
@@ -83,8 +84,14 @@ def answer(engine: Engine, job: protocol.Job, device: str = "cpu") -> protocol.A
         return protocol.Answer(job.id, (refused,) * len(job.steps), 0, 0)
     state = JobState(engine, job)
     results: list[protocol.Result] = []
+    traced: list[tuple[str, ...]] = []
     for step in job.steps:
-        results.append(result(state, step))
+        if job.trace:
+            with trace.functions() as ran:
+                results.append(result(state, step))
+            traced.append(tuple(ran))
+        else:
+            results.append(result(state, step))
         if one_by_one():
             state.settle(results)
     if job.device != "cpu" and results:
@@ -94,7 +101,9 @@ def answer(engine: Engine, job: protocol.Job, device: str = "cpu") -> protocol.A
         except Exception as error:
             results[-1] = raised(error)
     state.settle(results)
-    return protocol.Answer(job.id, tuple(results), state.meter.ns, state.meter.forwards, state.compare_ns)
+    return protocol.Answer(
+        job.id, tuple(results), state.meter.ns, state.meter.forwards, state.compare_ns, tuple(traced)
+    )
 
 
 @lru_cache(maxsize=1)

@@ -24,19 +24,22 @@ ROPE_INDEX: dict[str, str] = {
     "qwen2_vl": "qwen2_vl",
     "qwen2_5_vl": "qwen2_5_vl",
     "qwen3_vl": "qwen3_vl",
-    "qwen3_5": "qwen3_5",
     "paddleocr_vl": "paddleocr_vl",
     "qwen3_omni": "qwen3_omni_moe",
+    **{name: name for name in ("qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "qwen4_exp", "cosmos3_omni", "cosmos3_edge")},
 }
 """Families of `get_rope_index` -> the model_type that selects their branch."""
 
-GLM = ("glm4_1v", "glm4_5v", "glm4_6v")
+GLM = ("glm4_1v", "glm4_5v", "glm4_6v", "glm_ocr")
 
 PROCESSORS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(GLM, ("glm4v", "Glm4vImageProcessor")),
     "ernie4_5_vl": ("ernie45_vl", "Ernie4_5_VLImageProcessor"),
     "paddleocr_vl": ("paddleocr_vlm", "PaddleOCRVLImageProcessor"),
     **dict.fromkeys((name for name in ROPE_INDEX if name != "paddleocr_vl"), ("qwen_vl", "QwenVLImageProcessor")),
+    "cosmos3_edge": ("cosmos3_edge", "Cosmos3EdgeProcessor"),
+    "qwen3_asr": ("qwen3_asr", "Qwen3ASRMultimodalProcessor"),
+    "minicpm_v4_7": ("minicpmv4_7", "MiniCPMV4_7MultimodalProcessor"),
 }
 """family -> module among the processors, and its class."""
 
@@ -47,7 +50,11 @@ GLM_IMAGE_MODULE = "glm_image"
 ABSENT: dict[str, str] = {
     "qwen2_5_omni": "SGLang has no Qwen2.5-Omni model: get_rope_index refuses its model_type",
     "hunyuan_vl": "SGLang has no HunYuan-VL model and no table of four rows",
+    "cohere_compass": "SGLang has no Cohere Compass model: get_rope_index refuses its model_type",
 }
+
+ITEMS_ONLY = ("qwen3_asr", "minicpm_v4_7")
+"""Families whose one builder is the processor's `compute_mrope_positions`."""
 
 
 class Lender:
@@ -88,15 +95,20 @@ def prompt_table(step: protocol.PromptTable, device: str = "cpu", call: Call = d
         config = family_configs.build(step.family, step.config)
     except family_configs.NoConfiguration as lacking:
         return protocol.NotOffered(str(lacking))
-    if step.builder in ("processor", "offsets"):
+    if step.builder in ("processor", "offsets") or (step.family in ITEMS_ONLY and not padded(step)):
         return _processor(step, config, call)
     if step.builder != "rope_index":
         return protocol.NotOffered(f"SGLang has no builder {step.builder!r}")
-    if step.mask is not None and any(0 in row for row in step.mask):
+    if padded(step):
         return protocol.NotOffered("SGLang builds the table of one prompt at a time, never padded")
     if step.family == "glm_image":
         return _glm_image(step, config, call)
     return _rope_index(step, config, device, call)
+
+
+def padded(step: protocol.PromptTable) -> bool:
+    """Whether it is a batch of prompts of different lengths."""
+    return step.mask is not None and any(0 in row for row in step.mask)
 
 
 def processor_module(name: str) -> Any:
@@ -182,10 +194,11 @@ def _processor(step: protocol.PromptTable, config: Any, call: Call) -> protocol.
         return protocol.NotOffered(f"no processor of SGLang computes positions of {step.family} from items")
     module, name = PROCESSORS[step.family]
     cls = getattr(processor_module(module), name, None)
-    if step.builder == "processor" and not hasattr(cls, "compute_mrope_positions"):
+    if step.builder != "offsets" and not hasattr(cls, "compute_mrope_positions"):
         return protocol.NotOffered(f"this release has no {name} that computes positions from items")
     if cls is None:
         return protocol.NotOffered(f"this release has no {name}")
+    vision = getattr(config, "vision_config", None)
     processor = Lender(
         cls,
         hf_config=config,
@@ -195,14 +208,22 @@ def _processor(step: protocol.PromptTable, config: Any, call: Call) -> protocol.
             video_token_id=getattr(config, "video_token_id", None),
         ),
         vision_start_token_id=step.config.get("vision_start_token_id"),
-        _spatial_merge_size=config.vision_config.spatial_merge_size,
-        _tokens_per_second=getattr(config.vision_config, "tokens_per_second", None),
+        _spatial_merge_size=getattr(vision, "spatial_merge_size", None),
+        _tokens_per_second=getattr(vision, "tokens_per_second", None),
+        canvas_token_ids=canvas_token_ids(config),
     )
     items = _items(step, {"image": Modality.IMAGE, "video": Modality.VIDEO, "audio": Modality.AUDIO})
     if step.builder == "offsets":
         return _from_offsets(step, processor, cls, items, call)
     answer = call(processor.compute_mrope_positions, list(step.ids[0]), items)
     return _packed(answer, f"{cls.__name__}.compute_mrope_positions")
+
+
+def canvas_token_ids(config: Any) -> dict[str, int]:
+    """MiniCPM-V's markers, as its processor keeps them; none of another family."""
+    names = {"im_start_id": "image_start_id", "im_end_id": "image_end_id"}
+    keys = ("im_start_id", "im_end_id", "slice_start_id", "slice_end_id", "newline_id")
+    return {key: value for key in keys if (value := getattr(config, names.get(key, key), None)) is not None}
 
 
 def _from_offsets(
@@ -236,7 +257,11 @@ def _items(step: protocol.PromptTable, modalities: dict[str, Any]) -> list[Any]:
     made = []
     for item in step.items:
         data: dict[str, Any] = {}
-        if item.kind in grids:
+        if item.kind in grids and step.family == "minicpm_v4_7":
+            if (grid := next(grids[item.kind], None)) is None:
+                continue  # a crop comes with its grid or not at all
+            data["tgt_size"] = torch.tensor([grid[1:]])
+        elif item.kind in grids:
             data[f"{item.kind}_grid_thw"] = torch.tensor([next(grids[item.kind])])
         if item.kind == "video" and step.seconds_per_grid is not None:
             data["second_per_grid_ts"] = torch.tensor([next(seconds)])

@@ -13,6 +13,7 @@ builder asks of the model raises AttributeError.
 from __future__ import annotations
 
 import importlib
+import inspect
 import types
 from collections.abc import Callable
 from typing import Any
@@ -25,16 +26,24 @@ MODELS: dict[str, str] = {
     "qwen2_vl": "Qwen2VLModel",
     "qwen2_5_vl": "Qwen2_5_VLModel",
     "qwen3_vl": "Qwen3VLModel",
+    "qwen3_vl_moe": "Qwen3VLMoeModel",
     "qwen3_5": "Qwen3_5Model",
+    "qwen3_5_moe": "Qwen3_5MoeModel",
+    "qwen4_exp": "Qwen4ExpModel",
+    "cosmos3_omni": "Cosmos3OmniModel",
+    "cosmos3_edge": "Cosmos3EdgeModel",
+    "cohere_compass": "CohereCompassModel",
     "qwen2_5_omni": "Qwen2_5OmniPreTrainedModelForConditionalGeneration",
     "qwen3_omni": "Qwen3OmniMoePreTrainedModelForConditionalGeneration",
     "glm4_1v": "Glm4vModel",
     "glm4_5v": "Glm4vMoeModel",
     "glm4_6v": "Glm46VModel",
+    "glm_ocr": "GlmOcrModel",
     "ernie4_5_vl": "Ernie4_5_VLMoeModel",
     "paddleocr_vl": "PaddleOCRVLModel",
     "hunyuan_vl": "HunYuanVLModel",
     "glm_image": "GlmImageModel",
+    "minicpm_v4_7": "MiniCPMV4_7Model",
 }
 """family -> the class that defines get_rope_index."""
 
@@ -52,6 +61,8 @@ class StandIn:
         found = getattr(self._cls, name, None)
         if not isinstance(found, types.FunctionType):
             raise AttributeError(f"the stand-in for {self._cls.__name__} has no {name}")
+        if isinstance(inspect.getattr_static(self._cls, name), staticmethod):
+            return found
         return types.MethodType(found, self)
 
 
@@ -109,6 +120,11 @@ def prompt_table(
             "audio_seqlens": tensor(step.audio_features),
             "second_per_grids": tensor(step.seconds_per_grid),
         }
+    elif step.family == "minicpm_v4_7":
+        del arguments["image_grid_thw"], arguments["video_grid_thw"]
+        arguments["mm_token_type_ids"] = tensor(step.kinds)
+        arguments["target_sizes"] = tensor(crops(step.image_grids))
+        arguments["target_sizes_videos"] = tensor(crops(step.video_grids))
     elif step.family == "glm_image":
         del arguments["video_grid_thw"]
         arguments["images_per_sample"] = tensor(step.images_per_prompt)
@@ -120,6 +136,11 @@ def prompt_table(
     ahead = vars(model).get("_cached_decode_position_ids")
     ran = f"{cls.__module__}.{cls.__qualname__}.get_rope_index"
     return protocol.PromptTables(pack(table), pack(delta), None if ahead is None else pack(ahead), ran)
+
+
+def crops(grids: tuple[tuple[int, int, int], ...] | None) -> list[tuple[int, int]] | None:
+    """Heights and widths: a crop has no time."""
+    return None if grids is None else [(h, w) for _, h, w in grids]
 
 
 def pack(tensor: Any) -> protocol.Tensor:

@@ -5,30 +5,41 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+import msgspec
+
 from ropecheck.conformance.cards.bugs import address
 from ropecheck.conformance.cards.card import Bug, Card, FoldedLine
+from ropecheck.conformance.cards.causes import causes, engine_lines
 from ropecheck.conformance.cards.operations import operation_lines, request_lines, state_at, token_words
 from ropecheck.conformance.cards.shapes import shape
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.families.files import described
+from ropecheck.conformance.judge.outcome import Failure, TableView
 from ropecheck.conformance.report.render import replay_command
-from ropecheck.conformance.run.events import Finding, Header, Summary
+from ropecheck.conformance.run.events import Finding, Summary
 from ropecheck.spec.rules import all_rules
 
 
 def cards(summary: Summary) -> tuple[Card, ...]:
     """The cards of a run: new before known, in the summary's order."""
-    return tuple(card(group[0], group[1:], summary.header) for group in groups(summary.findings))
+    return tuple(card(group[0], group[1:], summary) for group in groups(summary))
 
 
-def groups(findings: Sequence[Finding]) -> list[list[Finding]]:
+def groups(summary: Summary) -> list[list[Finding]]:
     """Findings of one suspected cause together, the most telling first.
 
-    A consequence goes with the finding that it follows from; known findings of one entry belong together.
+    New ones by the engine functions that ran for them; known ones by their entry. A consequence goes with the finding
+    that it follows from.
     """
-    found: list[list[Finding]] = []
-    causes = [finding for finding in findings if not finding.failure.follows]
-    for finding in causes:
+    findings = summary.findings
+    firsts = [finding for finding in findings if not finding.failure.follows]
+    found = [
+        sorted(cause.findings, key=lambda finding: _telling(finding, cause.function))
+        for cause in causes([finding for finding in firsts if finding.unexpected], summary)
+    ]
+    for finding in firsts:
+        if finding.unexpected:
+            continue
         home = next((group for group in found if _same_entry(group[0], finding)), None)
         if home is None:
             found.append([finding])
@@ -45,6 +56,11 @@ def groups(findings: Sequence[Finding]) -> list[list[Finding]]:
     return found
 
 
+def _telling(finding: Finding, function: str) -> tuple[bool, bool, tuple[int, int, str]]:
+    """Least is most telling: it ran the suspected function, it is the forward's own table, its witness is small."""
+    return function not in finding.ran if function else False, finding.failure.label != "", finding.size
+
+
 def _same_entry(one: Finding, other: Finding) -> bool:
     if one.unexpected or other.unexpected or one.known is None or other.known is None:
         return False
@@ -57,8 +73,9 @@ def _explains(group: Sequence[Finding], consequence: Finding) -> bool:
     return any(one.key[0] == consequence.failure.follows and not one.failure.follows for one in group)
 
 
-def card(finding: Finding, folded: Sequence[Finding], header: Header) -> Card:
+def card(finding: Finding, folded: Sequence[Finding], summary: Summary) -> Card:
     """One finding as a card, with others of its cause folded under it."""
+    header = summary.header
     rule, mode, signature = finding.key
     failure, scenario = finding.failure, finding.scenario
     known = None if finding.unexpected else finding.known
@@ -90,10 +107,10 @@ def card(finding: Finding, folded: Sequence[Finding], header: Header) -> Card:
         requests=() if state is None else request_lines(state),
         prompt=described(scenario) if isinstance(scenario, Case) else "",
         difference=failure.difference,
-        expected=failure.expected,
+        expected=_compared(failure),
         observed=failure.observed,
         tokens=tokens,
-        functions=(),
+        functions=engine_lines((finding, *folded), summary),
         where=failure.where,
         reason="" if known is None else known.reason,
         link="" if known is None else known.link,
@@ -104,6 +121,14 @@ def card(finding: Finding, folded: Sequence[Finding], header: Header) -> Card:
         replay=replay_command(header, finding.file),
         folded=tuple(_folded(one) for one in folded),
     )
+
+
+def _compared(failure: Failure) -> TableView | None:
+    """The expected table without the rows that nobody compared: a check of the 1-D table alone."""
+    expected, observed, first = failure.expected, failure.observed, failure.difference
+    if expected is None or observed is None or observed.rows is not None or first is None or first.axis != "1d":
+        return expected
+    return msgspec.structs.replace(expected, rows=None)
 
 
 def _folded(finding: Finding) -> FoldedLine:

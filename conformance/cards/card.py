@@ -115,3 +115,17 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     replay: str
     folded: tuple[FoldedLine, ...] = ()
+
+    @property
+    def keys(self) -> tuple[tuple[str, str, str], ...]:
+        """(rule, mode, signature) of every finding on the card, its own first."""
+        own = (self.rule, self.mode, self.signature)
+        return (own, *((one.rule, one.mode, one.signature) for one in self.folded))
+
+    @property
+    def location(self) -> tuple[str, int]:
+        """File (from the package on) and line of the engine to look at first; ("", 0) where nobody could tell."""
+        place, _, line = self.where.partition(" ")[0].rpartition(":")
+        if place and line.isdigit():
+            return place, int(line)
+        return next(((one.file, one.line) for one in self.functions), ("", 0))

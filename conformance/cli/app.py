@@ -12,10 +12,10 @@ from typing import Annotated
 
 import typer
 
+from ropecheck.conformance import modes
 from ropecheck.conformance.cli import bundle as cli_bundle
 from ropecheck.conformance.cli import known as cli_known
 from ropecheck.conformance.cli import look as cli_look
-from ropecheck.conformance.cli import prove as cli_prove
 from ropecheck.conformance.cli import report as cli_report
 from ropecheck.conformance.cli import targets as cli_targets
 from ropecheck.conformance.cli import vectors as cli_vectors
@@ -52,7 +52,8 @@ from ropecheck.conformance.targets.registry import DEFAULT
 
 app = typer.Typer(
     name="ropecheck",
-    help="A conformance suite for multimodal rotary positions in LLM engines.",
+    help="A conformance suite for multimodal rotary positions in LLM engines. Every verb takes --mode-file FILE, "
+    "a forward mode of your own.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -66,7 +67,6 @@ app.command("explain")(cli_look.explain)
 app.command("doctor")(cli_look.doctor)
 cli_targets.mount(app)
 app.command("bundle")(cli_bundle.make)
-app.command("prove")(cli_prove.prove)
 
 
 @app.command()
@@ -166,11 +166,29 @@ def _phase_of(stored: Sequence[Stored | StoredCase]) -> Phase:
     return Phase(name="replay", summary="", drive=lambda driver: driver.check_all(scenarios, total=len(scenarios)))
 
 
+def without_mode_files(argv: Sequence[str]) -> tuple[list[str], list[Path]]:
+    """The command line without `--mode-file FILE`, which every verb takes, and those files. Raises UsageError."""
+    kept, files = [], []
+    left = iter(argv)
+    for word in left:
+        name, equals, value = word.partition("=")
+        if name != "--mode-file":
+            kept.append(word)
+            continue
+        file = value if equals else next(left, "")
+        if not file:
+            raise UsageError("--mode-file wants a file that declares a forward mode")
+        files.append(Path(file))
+    return kept, files
+
+
 def execute(argv: Sequence[str]) -> int:
     """Run one command line and return its exit code; errors are one line on standard error."""
     try:
+        arguments, files = without_mode_files(argv)
+        modes.install(files)
         command = typer.main.get_command(app)
-        result = command.main(list(argv), prog_name="ropecheck", standalone_mode=False)
+        result = command.main(arguments, prog_name="ropecheck", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except UsageError as error:
         return _complain(str(error), 2)

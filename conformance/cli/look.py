@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import platform
 import sys
 from pathlib import Path
@@ -18,28 +17,16 @@ from ropecheck.conformance.families.case import NOT_COVERED
 from ropecheck.conformance.known import differences as family_known
 from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.plan.planner import Plan
-from ropecheck.conformance.prove.theorems import OUT_OF_REACH, THEOREMS
 from ropecheck.conformance.run import phases
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.targets import registry as targets
 from ropecheck.conformance.targets.registry import DEFAULT
 from ropecheck.conformance.version import spec_hash, suite_version
 from ropecheck.conformance.versions import newer_than_known
+from ropecheck.spec.aliases import todays
+from ropecheck.spec.modes import all_modes
+from ropecheck.spec.modes.declaration import Mode
 from ropecheck.spec.rules import Rule, all_rules
-
-MODES = (
-    "extend",
-    "split_prefill",
-    "mixed",
-    "decode",
-    "draft_decode",
-    "target_verify",
-    "ragged_verify",
-    "draft_extend_v2",
-    "dllm_extend",
-    "idle",
-)
-"""Every forward mode that the protocol can drive, in the order in which the specification reads best."""
 
 list_app = typer.Typer(help="List rules, modes, targets, families or phases.", no_args_is_help=True)
 
@@ -53,7 +40,7 @@ def list_rules() -> None:
 @list_app.command("modes")
 def list_modes() -> None:
     """Every forward mode."""
-    _table([(mode, _first_line(f"ropecheck.spec.modes.{mode}")) for mode in MODES])
+    _table([(mode.name, mode.title) for mode in all_modes().values()])
 
 
 @list_app.command("targets")
@@ -82,10 +69,6 @@ def list_phases() -> None:
     _table([(p.name, p.summary + ("" if p.default else " (only when named)")) for p in phases.all_phases().values()])
 
 
-def _first_line(module: str) -> str:
-    return (importlib.import_module(module).__doc__ or "").strip().split("\n")[0]
-
-
 def _table(rows: list[tuple[str, str]]) -> None:
     width = max((len(name) for name, _ in rows), default=0)
     out = console()
@@ -94,18 +77,54 @@ def _table(rows: list[tuple[str, str]]) -> None:
 
 
 def explain(
-    rule: Annotated[str, typer.Argument(metavar="RULE", help="Id of a rule.")], known: KnownOption = KNOWN
+    name: Annotated[str, typer.Argument(metavar="RULE|MODE", help="Id of a rule, or name of a forward mode.")],
+    known: KnownOption = KNOWN,
 ) -> None:
-    """What a rule says, where it comes from, and what is known to break it."""
-    rules = all_rules()
-    if rule not in rules:
-        parts = [id for id in rules if rule in id]
-        close = dict.fromkeys([*parts, *difflib.get_close_matches(rule, rules, cutoff=0.5)])
-        hint = f"; closest: {', '.join(list(close)[:3])}" if close else "; see `ropecheck list rules`"
-        raise UsageError(f"unknown rule {rule!r}{hint}")
+    """What a rule says or a mode reads, where it comes from, and what is known to break it."""
+    rules, modes = all_rules(), all_modes()
     out = console()
-    for name, text in _explained(rules[rule], known):
-        out.print(f"{name:8}  {text}" if name else text, soft_wrap=True)
+    if name in modes:
+        lines = _mode_explained(modes[name])
+    else:
+        id, mode = todays(name)
+        if id not in rules:
+            names = [*rules, *modes]
+            close = dict.fromkeys(
+                [*(n for n in names if name in n), *difflib.get_close_matches(name, names, cutoff=0.5)]
+            )
+            hint = f"; closest: {', '.join(list(close)[:3])}" if close else "; see `ropecheck list rules`"
+            raise UsageError(f"unknown rule or mode {name!r}{hint}")
+        lines = _explained(rules[id], known)
+        if id != name:
+            lines.insert(1, ("once", f"{name}: the same rule, of {mode} alone"))
+    for label, text in lines:
+        out.print(f"{label:8}  {text}" if label else text, soft_wrap=True)
+
+
+def _mode_explained(mode: Mode) -> list[tuple[str, str]]:
+    lines = [("mode", mode.name), ("reads", mode.title)]
+    for part in mode.parts:
+        if mode.composite:
+            lines.append(("rows of", f"{part.name}: {part.title}"))
+        for field in part.fields:
+            lines.append(("carries", f"{field.name}: {FIELDS.get(field.kind) or f'chosen, {field.domain}'}"))
+    lines += [("", f"          {line}") for line in mode.doc.splitlines() if line.startswith((">>>", "[", "..."))]
+    lines += [("padded", ", ".join(mode.buffers) or "no"), ("source", mode.source), ("stated", mode.stated)]
+    if mode.copies is not None:
+        extra = f", and {mode.host_copies} for lengths on the host" if mode.host_copies else ""
+        lines.append(("copies", f"at most {mode.copies[0]} for text, {mode.copies[1]} with media{extra}"))
+    lines += [("bugs", f"{rule}: {', '.join(bugs)}") for rule, bugs in mode.bugs.items()]
+    return lines
+
+
+FIELDS = {
+    "prefix_len": "tokens whose cache entries exist",
+    "extend_len": "tokens that this forward computes",
+    "seq_len": "tokens so far, the newest one counted",
+    "committed_len": "tokens so far, without the newest one",
+    "step": "which forward of the loop, from 0",
+}
+"""What a field counts, where the request's state says it."""
 
 
 def _explained(rule: Rule, known_folder: Path) -> list[tuple[str, str]]:
@@ -117,12 +136,6 @@ def _explained(rule: Rule, known_folder: Path) -> list[tuple[str, str]]:
     lines.append(("source", rule.source))
     module, _, _ = rule.stated.partition(":")
     lines.append(("stated", f"{module.replace('.', '/')}.py:{rule.line} ({rule.stated})"))
-    if rule.id in THEOREMS:
-        lines.append(("proved", f"for all sizes, on the specification: `ropecheck prove {rule.id}`"))
-        if limits := THEOREMS[rule.id].limits:
-            lines.append(("", f"          limits: {limits}"))
-    elif rule.id in OUT_OF_REACH:
-        lines.append(("proved", f"not by `ropecheck prove`: {OUT_OF_REACH[rule.id]}"))
     lines.append(("bugs", ", ".join(rule.bugs) or "none known"))
     entries = [known for known in known_list.load(known_folder) if known.entry.rule == rule.id]
     for known in entries:

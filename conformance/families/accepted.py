@@ -12,7 +12,8 @@ from ropecheck.conformance.families.case import Case, step
 from ropecheck.conformance.families.torn import TOO_MANY
 from ropecheck.reference.prompt_tables import prompt_table
 from ropecheck.spec.families import FAMILIES
-from ropecheck.spec.history import History, Run, run_length, text
+from ropecheck.spec.families.minicpm_v import MINICPM_V4_7
+from ropecheck.spec.history import Column, History, Run, next_position, run_columns, run_length, text
 
 Array = npt.NDArray[np.generic]
 
@@ -23,10 +24,10 @@ def outcome(case: Case, table: Array, delta: Array) -> str:
     """The signature of an accepted torn input: the name of the reading that gives this table [axes, P] and delta."""
     tokens = len(step(case).ids[0])
     for name, reading in READINGS.items():
-        history = reading(case)
-        if history is None:
+        read = reading(case)
+        if read is None:
             continue
-        right = prompt_table(FAMILIES[case.family], history)
+        right = read if isinstance(read, np.ndarray) else prompt_table(FAMILIES[case.family], read)
         continued = 0 if case.family == "glm_image" else int(right.max()) + 1 - tokens
         if np.array_equal(table, right) and delta.reshape(-1).tolist() == [continued]:
             return f"accepts, {name}"
@@ -81,10 +82,36 @@ def _as_text(case: Case, run: Run) -> Run:
     return text(run_length(FAMILIES[case.family], run))
 
 
-READINGS: dict[str, Callable[[Case], History | None]] = {
+def counted_on(case: Case) -> History | None:
+    """Every token at its index, media or not."""
+    return (text(len(step(case).ids[0])),)
+
+
+def as_a_line(case: Case) -> Array | None:
+    """A crop whose tokens do not fill its grid stands as a line on a canvas of one token."""
+    if case.family != MINICPM_V4_7.name or case.torn not in ("run cut short", "run too long"):
+        return None
+    columns: list[Column] = []
+    start, torn = 0, case.torn
+    for run in case.laid[0].history:
+        if run.is_text or not torn:
+            placed = run_columns(MINICPM_V4_7, run, start)
+            start = max(start, next_position(placed))
+        else:
+            tokens = run_length(MINICPM_V4_7, run) - 2 + (TOO_MANY if torn == "run too long" else -1)
+            line = [(start + i,) * 3 for i in range(tokens)]
+            placed = ((start, start - 1, start - 1), *line, (start, start + 1, start + 1))
+            start, torn = start + 2, ""
+        columns += placed
+    return np.array(columns, dtype=np.int64).T
+
+
+READINGS: dict[str, Callable[[Case], History | Array | None]] = {
     "as if whole": whole,
     "walks by the grid": by_the_grid,
     "walks by the grid into what is left over": from_what_is_left,
     "the item as text": as_text,
+    "counts on": counted_on,
+    "the crop as a line": as_a_line,
 }
 """How a builder that does not compare may read a torn input. None: the reading is none of that tear."""

@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 
 from ropecheck.adapters.protocol import Item, PromptTable
-from ropecheck.conformance.families.layout import CONFIG, OMNI, PAD, Laid, Segment, lay_out
+from ropecheck.conformance.families.fields import CONFIG, OMNI, PAD
+from ropecheck.conformance.families.layout import Laid, Segment, lay_out
 from ropecheck.conformance.families.torn import tear
 from ropecheck.reference.blocks import Table
 from ropecheck.reference.prompt_tables import delta, prompt_table
@@ -21,17 +22,19 @@ TARGETS = ("sglang", "transformers")
 ABSENT: dict[tuple[str, str], str] = {
     ("qwen2_5_omni", "sglang"): "SGLang has no Qwen2.5-Omni model: get_rope_index refuses its model_type",
     ("hunyuan_vl", "sglang"): "SGLang has no HunYuan-VL model and no table of four rows",
+    ("cohere_compass", "sglang"): "SGLang has no Cohere Compass model: get_rope_index refuses its model_type",
+    ("qwen3_asr", "transformers"): "transformers' Qwen3-ASR has one row of positions and no get_rope_index",
 }
 """(family, target) -> why the target does not offer it."""
 
 NOT_COVERED: dict[str, str] = {
-    "minicpm_v": "SGLang's MiniCPM-V 4.7 processor builds its own table; no definition was read yet",
-    "qwen3_asr": "audio only: positions are 0 .. P - 1 on every row",
-    "glm_ocr": "GLM-4.1V's builder on another configuration",
-    "cosmos3": "a branch of Qwen3-VL's builder in SGLang",
-    "intern_s2": "a branch of Qwen3-VL's builder in SGLang",
-    "bailing": "SGLang's own rotary embedding; no definition was read yet",
-    "qwen4": "a branch of Qwen3-VL's builder in SGLang",
+    "intern_s2_preview, interns2_mobius": "branches of Qwen3-VL's builder in SGLang; the models' own code is on their "
+    "hub page, in no release of transformers",
+    "bailing_moe_v3_vl, bailing": "SGLang's own rotary embedding builds the table; the models' own code is in no "
+    "release of transformers, and no paper gives positions",
+    "mimo_v2, mimo_v2_asr": "Qwen2.5-VL's builder on one route of SGLang, a module that its wheel lacks on the other",
+    "moss_vl": "SGLang's processor takes the table from the checkpoint's own remote code",
+    "interns1_pro": "SGLang's processor builds no table of three rows of its own",
 }
 """Families that a target builds and this suite does not check."""
 

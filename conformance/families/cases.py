@@ -9,8 +9,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+import msgspec
+
 from ropecheck.conformance.families.case import Case, offered
-from ropecheck.conformance.families.layout import GLM, OMNI, Grid, Segment
+from ropecheck.conformance.families.fields import GLM, OMNI
+from ropecheck.conformance.families.layout import Grid, Segment
 from ropecheck.spec.families import FAMILIES
 
 INTERVALS = (0.5, 1.0, 1.5, 4.0, 0.375, 2.25)
@@ -58,7 +61,36 @@ def chosen(family: str) -> list[Case]:
         made += _audio(family)
     if family == "glm_image":
         made += _targets(family)
-    return made
+    made = [_fitted(case) for case in made if _has_its_kinds(case)]
+    return made + _canvases(family) if family == "minicpm_v4_7" else made
+
+
+def merge_of(family: str) -> int:
+    """Patches per token along a side; 2 where a family has no pictures."""
+    return getattr(FAMILIES[family], "merge", 2)
+
+
+def _has_its_kinds(case: Case) -> bool:
+    """The lists are written for all families; a family without pictures, or without tracks, has fewer cases."""
+    own = {"text", *FAMILIES[case.family].kinds, *(("track",) if case.family in OMNI else ())}
+    own |= {"target"} if case.family == "glm_image" else set()
+    return all(segment.kind in own for prompt in case.prompts for segment in prompt)
+
+
+def _fitted(case: Case) -> Case:
+    """The lists say patches for a merge of 2; a family that merges more gets as many tokens."""
+    scale = merge_of(case.family) // 2
+    if scale <= 1:
+        return case
+
+    def larger(segment: Segment) -> Segment:
+        if segment.grid is None:
+            return segment
+        t, h, w = segment.grid
+        return msgspec.structs.replace(segment, grid=(t, h * scale, w * scale))
+
+    prompts = tuple(tuple(larger(segment) for segment in prompt) for prompt in case.prompts)
+    return msgspec.structs.replace(case, prompts=prompts)
 
 
 def _images(family: str) -> list[Case]:
@@ -151,6 +183,37 @@ def _targets(family: str) -> list[Case]:
     ]
 
 
+def sliced(h: int, w: int, rows: int, cols: int, slice_h: int, slice_w: int) -> Segment:
+    return Segment(kind="image", grid=(1, h, w), slices=(rows, cols, slice_h, slice_w))
+
+
+NEWLINE = Segment(kind="newline")
+
+
+def _canvases(family: str) -> list[Case]:
+    rule = "families.minicpm_v4_7.canvas"
+
+    def case(name: str, *prompt: Segment) -> Case:
+        return Case(f"{family}: {name}", family, (prompt,), rule)
+
+    return [
+        case("two markers", words(1), picture(8, 12), words(1)),
+        case("a thumbnail and a row of two slices", words(1), sliced(4, 8, 1, 2, 4, 4), words(1)),
+        case("two pictures side by side", words(1), picture(8, 12), picture(8, 12), words(1)),
+        case("two rows of two slices", words(2), sliced(8, 12, 2, 2, 8, 4), words(2)),
+        case("three rows of one", words(2), sliced(12, 4, 3, 1, 4, 8), words(2)),
+        case("slices at the start", sliced(8, 8, 2, 3, 8, 8), words(1)),
+        case("slices at the end", words(4), sliced(16, 8, 2, 3, 12, 16)),
+        case("a thumbnail of one token", words(1), sliced(4, 4, 2, 2, 8, 8), words(1)),
+        case("a newline after a picture", words(1), picture(8, 12), NEWLINE, words(1)),
+        case("a newline between pictures", words(1), picture(8, 12), NEWLINE, picture(8, 12), words(1)),
+        case(
+            "slices, newlines, slices", sliced(8, 8, 1, 2, 8, 8), NEWLINE, NEWLINE, sliced(8, 8, 2, 1, 8, 8), words(1)
+        ),
+        case("a clip", words(1), film(4, 8, 12), words(1), picture(4, 8), words(1)),
+    ]
+
+
 DISAGREEING = ("grid missing", "grid left over", "run cut short", "run too long")
 INTERVALS_TORN = ("intervals missing", "interval missing", "interval left over")
 AUDIO_TORN = ("audio length missing", "audio length left over", "run cut short", "run too long")
@@ -239,8 +302,11 @@ def _prompt(family: str, source: random.Random) -> Prompt:
 
 
 def _item(family: str, kind: str, source: random.Random) -> Segment:
-    merge = 1 if family == "glm_image" else 2
+    merge = merge_of(family)
     h, w = source.randint(1, 6) * merge, source.randint(1, 6) * merge
+    if kind == "image" and family == "minicpm_v4_7" and source.random() < 0.5:
+        rows, cols, high, wide = (source.randint(1, 4) for _ in range(4))
+        return sliced(h, w, rows, cols, high * merge, wide * merge)
     if kind == "image":
         return picture(h, w)
     if kind == "audio":

@@ -1,7 +1,7 @@
 """A prompt of a family as a list of segments, and what its processor would make of it: ids, kinds, grids.
 
 Where a family puts markers around its media is written here, once; the histories come out of the same place, so that
-ids and runs cannot disagree. Token ids are small and the same in every family; the target's configuration is told.
+ids and runs cannot disagree.
 """
 
 from __future__ import annotations
@@ -10,101 +10,48 @@ from collections.abc import Callable
 
 import msgspec
 
+from ropecheck.conformance.families.fields import (
+    AUDIO,
+    AUDIO_END,
+    AUDIO_START,
+    GLM,
+    IMAGE,
+    NEWLINE,
+    SLICE_END,
+    SLICE_START,
+    TEXT,
+    VIDEO,
+    VIDEO_END,
+    VIDEO_START,
+    VISION_END,
+    VISION_START,
+)
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.families.glm_image import GLM_IMAGE
+from ropecheck.spec.families.minicpm_v import MINICPM_V4_7, MiniCPMV, Picture
 from ropecheck.spec.families.omni import video_with_audio
-from ropecheck.spec.families.qwen2_5_omni import QWEN2_5_OMNI, Qwen2_5Omni
-from ropecheck.spec.families.qwen3_omni import QWEN3_OMNI, Qwen3Omni
+from ropecheck.spec.families.qwen2_5_omni import Qwen2_5Omni
+from ropecheck.spec.families.qwen3_asr import Qwen3ASR
+from ropecheck.spec.families.qwen3_omni import Qwen3Omni
 from ropecheck.spec.history import History, OutOfDomain, Run, image, run_length, text, video
 
 Grid = tuple[int, int, int]
-
-TEXT, IMAGE, VIDEO, AUDIO = 7, 101, 102, 103
-VISION_START, VISION_END, AUDIO_START, AUDIO_END, VIDEO_START, VIDEO_END = 111, 112, 113, 114, 115, 116
-PAD = 0
-
-GLM = ("glm4_1v", "glm4_5v", "glm4_6v")
-OMNI = ("qwen2_5_omni", "qwen3_omni")
-
-_QWEN = {
-    "image_token_id": IMAGE,
-    "video_token_id": VIDEO,
-    "vision_start_token_id": VISION_START,
-    "vision_config.spatial_merge_size": 2,
-}
-_GLM = {
-    "image_token_id": IMAGE,
-    "video_token_id": VIDEO,
-    "image_start_token_id": VISION_START,
-    "image_end_token_id": VISION_END,
-    "video_start_token_id": VIDEO_START,
-    "video_end_token_id": VIDEO_END,
-    "vision_config.spatial_merge_size": 2,
-}
-_OMNI = {
-    "audio_start_token_id": AUDIO_START,
-    "vision_start_token_id": VISION_START,
-    "vision_config.spatial_merge_size": 2,
-}
-
-CONFIG: dict[str, dict[str, int]] = {
-    "qwen2_vl": _QWEN,
-    "qwen2_5_vl": _QWEN | {"vision_config.tokens_per_second": 2},
-    "qwen3_vl": _QWEN,
-    "qwen3_5": _QWEN,
-    "qwen2_5_omni": _OMNI
-    | {
-        "image_token_index": IMAGE,
-        "video_token_index": VIDEO,
-        "audio_token_index": AUDIO,
-        "position_id_per_seconds": QWEN2_5_OMNI.positions_per_second,
-        "seconds_per_chunk": QWEN2_5_OMNI.seconds_per_chunk,
-    },
-    "qwen3_omni": _OMNI
-    | {
-        "image_token_id": IMAGE,
-        "video_token_id": VIDEO,
-        "audio_token_id": AUDIO,
-        "position_id_per_seconds": QWEN3_OMNI.positions_per_second,
-    },
-    "glm4_1v": _GLM,
-    "glm4_5v": _GLM,
-    "glm4_6v": _GLM,
-    "ernie4_5_vl": {
-        "image_token_id": IMAGE,
-        "video_token_id": VIDEO,
-        "im_patch_id": IMAGE,
-        "image_start_token_id": VISION_START,
-        "image_end_token_id": VISION_END,
-        "video_start_token_id": VIDEO_START,
-        "video_end_token_id": VIDEO_END,
-        "vision_config.spatial_merge_size": 2,
-        "vision_config.temporal_merge_size": 2,
-        "spatial_conv_size": 2,
-        "temporal_conv_size": 2,
-    },
-    "paddleocr_vl": _QWEN | {"vision_config.tokens_per_second": 2},
-    "hunyuan_vl": {"image_token_id": IMAGE, "vision_config.spatial_merge_size": 2},
-    "glm_image": {
-        "image_token_id": IMAGE,
-        "image_start_token_id": VISION_START,
-        "image_end_token_id": VISION_END,
-    },
-}
-"""Fields of each family's configuration class. The rates are those of the released checkpoints."""
 
 
 class Segment(msgspec.Struct, frozen=True, tag="segment", omit_defaults=True):
     """A stretch of text, or a media item with the markers that its family puts around it."""
 
     kind: str
-    """"text", "image", "video", "audio", "track" (a video with its audio) or "target" (an image to be written)."""
+    """"text", "image", "video", "audio", "track" (a video with its audio), "target" (an image to be written) or
+    "newline" (text; MiniCPM-V)."""
     tokens: int = 0
     """Text only."""
     grid: Grid | None = None
     seconds: float = 1.0
     features: int = 0
     """Audio: mel frames."""
+    slices: tuple[int, int, int, int] | None = None
+    """MiniCPM-V: rows and columns of an image's slices, height and width of each in patches."""
     bare: bool = False
     """Without markers: the item touches what is beside it."""
 
@@ -122,7 +69,8 @@ class Laid(msgspec.Struct, frozen=True):
     media: tuple[tuple[int, int], ...]
     """Per run of placeholders: the first and one past the last."""
     items: tuple[tuple[str, int, int], ...]
-    """Per item (kind, first placeholder, one past the last); a video is one item, also where its frames are apart."""
+    """Per item (kind, first placeholder, one past the last); a video is one item, also where its frames are apart.
+    MiniCPM-V: per crop."""
     targets: tuple[Grid, ...]
 
 
@@ -166,6 +114,36 @@ class Writer:
 
     def image(self, grid: Grid, bare: bool) -> None:
         self.around(VISION_START, VISION_END, bare, lambda: self.media(image(*grid), IMAGE, 1))
+
+    def picture(self, run: Run, token: int, kind: int) -> list[Grid]:
+        """A canvas with its markers. Returns the grids of its crops, the thumbnail's first."""
+        if not isinstance(self.family, MiniCPMV):
+            raise OutOfDomain(f"{self.name} has no slices")
+        (_, h, w), (rows, cols, slice_h, slice_w) = self.family.grids(run)
+        start = len(self.ids)
+        self.runs.append(run)
+        grids = [run.grid or (1, 1, 1)]
+        self.crop(VISION_START, token, kind, h * w, VISION_END)
+        for number in range(rows * cols):
+            if number and number % cols == 0:
+                self.ids.append(NEWLINE)
+                self.kinds.append(0)
+            self.crop(SLICE_START, token, kind, slice_h * slice_w, SLICE_END)
+            grids.append((1, slice_h * self.family.merge, slice_w * self.family.merge))
+        self.placed.append((start, len(self.ids)))
+        return grids
+
+    def crop(self, start: int, token: int, kind: int, count: int, end: int) -> None:
+        self.items.append(("video" if kind == 2 else "image", len(self.ids) + 1, len(self.ids) + 1 + count))
+        self.ids.extend([start, *[token] * count, end])
+        self.kinds.extend([0, *[kind] * count, 0])
+
+    def after_newline(self) -> bool:
+        """Only newlines stand between here and the last picture."""
+        before = len(self.ids)
+        while before and self.ids[before - 1] == NEWLINE:
+            before -= 1
+        return before < len(self.ids) and bool(self.placed) and self.placed[-1][1] == before
 
     def video(self, grid: Grid, seconds: float, bare: bool) -> None:
         before = len(self.items)
@@ -228,6 +206,20 @@ def lay_out(family: str, segments: tuple[Segment, ...]) -> Laid:
         grid = segment.grid or (1, 1, 1)
         if segment.kind == "text":
             writer.text(*[TEXT] * segment.tokens)
+        elif segment.kind == "newline" and family == MINICPM_V4_7.name:
+            writer.text(NEWLINE)
+        elif family == MINICPM_V4_7.name and segment.kind == "image":
+            rows, cols, *size = segment.slices or (0, 0, 0, 0)
+            apart = writer.after_newline()
+            run = Picture(
+                kind="image", grid=grid, rows=rows, cols=cols, slice_grid=(size[0], size[1]), after_newline=apart
+            )
+            images += writer.picture(run, IMAGE, 1)
+        elif family == MINICPM_V4_7.name and segment.kind == "video":
+            for _ in range(grid[0]):
+                apart = writer.after_newline()
+                run = Picture(kind="video", grid=(1, *grid[1:]), after_newline=apart)
+                videos += writer.picture(run, VIDEO, 2)
         elif segment.kind == "image":
             images.append(grid)
             writer.image(grid, segment.bare)
@@ -267,6 +259,6 @@ def lay_out(family: str, segments: tuple[Segment, ...]) -> Laid:
 def audio_tokens(family: str, features: int) -> int:
     """Tokens of an audio of so many mel frames."""
     found = FAMILIES[family]
-    if not isinstance(found, Qwen2_5Omni | Qwen3Omni):
+    if not isinstance(found, Qwen2_5Omni | Qwen3Omni | Qwen3ASR):
         raise OutOfDomain(f"{family} hears no audio")
     return found.audio_tokens(features)

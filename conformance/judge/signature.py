@@ -57,6 +57,8 @@ def column_signature(
     ):
         if explains(expected, span, indices, want, got):
             return name
+    if _delta_inside(expected, span, indices, want, got):
+        return "index + delta inside the table"
     if _continues_from_one_row(expected, span, want, got):
         return "continues from one row"
     shift = got - want
@@ -105,6 +107,13 @@ def _constant_columns(values: IntArray) -> bool:
 
 def _all_zero(_e: Expected, _s: Span, _i: IntArray, want: IntArray, got: IntArray) -> bool:
     return not got.any() and bool(want.any())
+
+
+def _delta_inside(expected: Expected, span: Span, indices: IntArray, want: IntArray, got: IntArray) -> bool:
+    """Text's way to a position, taken for a token that has a column in the prompt's table."""
+    line = expected.lines[span.row]
+    inside = bool((indices < line.tabulated).all()) and not (want == want[:1]).all()
+    return inside and bool((got == indices + line.delta).all())
 
 
 def _delta_missing(expected: Expected, span: Span, indices: IntArray, _w: IntArray, got: IntArray) -> bool:

@@ -129,7 +129,8 @@ def _held(
         parent=None if expected.parent_line is None else expected.parent_line.place,
         table_before=None if old is None else seen(old.table),
     )
-    for rule, found in ask(tally, rule_topic(moment), held):
+    # What is held wrongly comes before what follows from it.
+    for rule, found in sorted(ask(tally, rule_topic(moment), held), key=lambda pair: pair[0].id not in STATE_RULES):
         shape = found.shape or held_signature(held, found)
         if rule.id == "session.media_spans":
             shape = f"{shape} ({telling})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import tomllib
 from collections.abc import Callable, Container, Iterable
@@ -106,6 +107,16 @@ def _odd_interval(case: Case) -> bool:
     return any(segment.seconds * 1024 % 1 != 0 for segment in segments(case, "video", "track"))
 
 
+def _newline_after(case: Case) -> bool:
+    """A newline follows a picture, or another newline that does."""
+    for prompt in case.prompts:
+        kinds = [segment.kind for segment in prompt]
+        for before, kind in itertools.pairwise(kinds):
+            if kind == "newline" and before in ("image", "video", "newline"):
+                return True
+    return False
+
+
 def _torn(how: str, case: Case) -> bool:
     return case.torn == how
 
@@ -120,6 +131,7 @@ CONDITIONS: dict[str, Callable[[Case], bool]] = {
     "an interval that is no binary fraction": _odd_interval,
     "a video whose interval is not one second": lambda case: any(s.seconds != 1 for s in segments(case, "video")),
     "several items of one kind": _several,
+    "a newline after a picture": _newline_after,
     "torn": lambda case: bool(case.torn),
     **{how: partial(_torn, how) for how in TEARS},
 }

@@ -428,7 +428,7 @@ def _expected_state(state: State, request: Request, scheduled: bool) -> Expected
 
 def _message(op: ops.Build, expected: Expected, repeat: bool) -> protocol.Forward:
     mode, tables = expected.mode, expected.tables[""]
-    path = op.path or ("caller" if mode.speculative else "direct")
+    path = op.path or ("caller" if mode.prepared else "direct")
     tier = op.buffer == "tier"
     padding = None
     if op.buffer and not tier:

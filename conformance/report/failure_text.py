@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.text import Text
 
+from ropecheck.conformance.cards.text import shorter
 from ropecheck.conformance.judge.outcome import Failure
-from ropecheck.conformance.report.render import shorter
 from ropecheck.conformance.report.side_by_side import side_by_side
 
 

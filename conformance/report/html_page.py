@@ -153,9 +153,6 @@ def _packed(some: Sequence[Card], body: Callable[[Card], str]) -> str:
 def _tables(card: Card) -> Markup:
     first = card.difference
     expected, observed = _drawn(card.expected, card.tokens), _drawn(card.observed, ())
-    if expected is not None and card.observed is not None and card.observed.rows is None:
-        expected = msgspec.structs.replace(expected, rows={"1d": expected.rows.get("1d", ())})  # rows were not compared
-        observed = figures.Tables(rows={"1d": card.observed.positions or ()})
     return figures.tables(
         expected, observed, caption=card.label or "the tables", focus=None if first is None else first.column
     )

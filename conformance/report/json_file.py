@@ -11,11 +11,12 @@ from typing import Literal
 
 import msgspec
 
+from ropecheck.conformance.judge.outcome import TableView
 from ropecheck.conformance.results import part
 from ropecheck.conformance.run.events import Event, Finding, RunEnded, Summary
 from ropecheck.conformance.store.files import pretty, write_atomic
 
-SCHEMA: Literal[4] = 4
+SCHEMA: Literal[5] = 5
 """Raised with every change that a reader could notice."""
 
 SCHEMA_FILE = Path(__file__).parents[1] / "data" / "report.schema.json"
@@ -96,6 +97,16 @@ class FindingReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The rule whose failure this one is a consequence of; "" for none."""
     witness: WitnessReport
     first_difference: FirstDifference | None
+    message: str
+    """One line: what was found, in numbers."""
+    operation: int
+    """Of the witness, from 0."""
+    label: str
+    """Which table of the operation."""
+    location: str
+    """Where the engine raised, "package/file.py:LINE function"; "" where it answered."""
+    expected: TableView | None
+    observed: TableView | None
 
 
 class ScopeReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,7 +117,7 @@ class ScopeReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    schema: Literal[4]
+    schema: Literal[5]
     suite: str
     """"VERSION spec HASH"."""
     target: TargetReport
@@ -183,6 +194,12 @@ def _finding(finding: Finding) -> FindingReport:
             expected=first.expected,
             observed=first.observed,
         ),
+        message=finding.failure.message,
+        operation=finding.failure.step,
+        label=finding.failure.label,
+        location=finding.failure.where,
+        expected=finding.failure.expected,
+        observed=finding.failure.observed,
     )
 
 

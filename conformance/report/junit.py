@@ -7,7 +7,10 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
-from ropecheck.conformance.report.render import as_text, finding_lines, replay_command
+from ropecheck.conformance.cards.build import cards
+from ropecheck.conformance.cards.card import Card
+from ropecheck.conformance.cards.text import card_lines
+from ropecheck.conformance.report.render import as_text, replay_command
 from ropecheck.conformance.run.events import Event, Finding, RunEnded, Summary
 from ropecheck.conformance.store.files import write_atomic
 from ropecheck.spec.rules import all_rules
@@ -33,8 +36,9 @@ def build(summary: Summary) -> bytes:
             elsewhere = rule in rules and summary.header.device not in rules[rule].devices
             message = rules[rule].only_on if elsewhere else "never checked in this run"
             Xml.SubElement(case, "skipped", message=message)
+    on_card = {key: card for card in cards(summary) for key in card.keys}
     for finding in summary.findings:
-        _finding(suite, finding, summary)
+        _finding(suite, finding, on_card[finding.key])
     for check in summary.broken_entries:
         case = _case(suite, check.known.rule, f"known failure {check.known.name}")
         _problem(case, "failure", check.state, check.message, f"{check.known.path}: {check.message}")
@@ -74,14 +78,19 @@ def _properties(suite: Xml.Element, summary: Summary) -> None:
         Xml.SubElement(properties, "property", name=name, value=_clean(value))
 
 
-def _finding(suite: Xml.Element, finding: Finding, summary: Summary) -> None:
+def _finding(suite: Xml.Element, finding: Finding, card: Card) -> None:
     rule, mode, signature = finding.key
     case = _case(suite, rule, f"{mode}: {signature}")
+    file, line = card.location
+    if file:
+        case.set("file", _clean(file))
+        case.set("line", str(line))
     if not finding.unexpected and finding.known is not None:
         why = f"{' '.join(finding.known.reason.split())} ({finding.known.link})"
         Xml.SubElement(case, "skipped", type="expected failure", message=_clean(why))
         return
-    text = as_text(finding_lines(finding, summary.header))
+    own = finding.key == card.keys[0]
+    text = as_text(card_lines(card)) if own else f"may have the cause of {' / '.join(card.keys[0])}\n{card.replay}"
     _problem(case, "failure", signature, finding.failure.message, text)
 
 

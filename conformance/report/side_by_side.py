@@ -14,8 +14,13 @@ COLUMNS = 8
 _GAP = "  |  "
 
 
-def side_by_side(expected: TableView | None, observed: TableView | None, columns: int = COLUMNS) -> list[Text]:
-    """Lines of text; wrong cells carry a star and the style of an error. Empty when there is nothing to show."""
+def side_by_side(
+    expected: TableView | None, observed: TableView | None, columns: int = COLUMNS, focus: int | None = None
+) -> list[Text]:
+    """Lines of text; wrong cells carry a star and the style of an error. Empty when there is nothing to show.
+
+    A wide table shows the stretch around column `focus`, or around the first wrong cell.
+    """
     if expected is None and observed is None:
         return []
     left, right = _rows(expected), _rows(observed)
@@ -23,8 +28,9 @@ def side_by_side(expected: TableView | None, observed: TableView | None, columns
         left.pop("1d", None)
         right.pop("1d", None)
     names = [*left, *(name for name in right if name not in left)]
+    names = [name for name in names if left.get(name) or right.get(name)]
     width = max((len(cells) for cells in (*left.values(), *right.values())), default=0)
-    start, stop = _window(left, right, names, width, columns)
+    start, stop = _window(left, right, names, width, columns, focus)
     owners = _owners(expected, observed, width)
     cell = max(
         (len(text) for rows in (left, right) for cells in rows.values() for text in cells[start:stop]), default=1
@@ -57,10 +63,15 @@ def _at(rows: dict[str, list[str]], name: str, column: int) -> str:
 
 
 def _window(
-    left: dict[str, list[str]], right: dict[str, list[str]], names: Sequence[str], width: int, columns: int
+    left: dict[str, list[str]],
+    right: dict[str, list[str]],
+    names: Sequence[str],
+    width: int,
+    columns: int,
+    focus: int | None,
 ) -> tuple[int, int]:
     wrong = (c for c in range(width) if any(_at(left, name, c) != _at(right, name, c) for name in names))
-    first = next(wrong, 0)
+    first = next(wrong, 0) if focus is None else focus
     start = max(0, min(first - 2, width - columns))
     return start, min(width, start + columns)
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from ropecheck.conformance.known.failures import Known
-from ropecheck.conformance.report.render import finding_lines, replay_command, shorter
+from ropecheck.conformance.cards.build import cards
+from ropecheck.conformance.cards.text import card_lines, head_line, shorter
+from ropecheck.conformance.report.render import replay_command
 from ropecheck.conformance.run.events import (
     Event,
     Header,
@@ -25,7 +27,7 @@ from ropecheck.conformance.run.events import (
 _EVERY = 5.0
 """Seconds between two plain lines."""
 _SHOWN = 20
-"""New findings shown in full; the rest, and consequences of other failures, get two lines each."""
+"""New cards shown in full; the rest get two lines each."""
 
 
 class Terminal:
@@ -129,23 +131,24 @@ def header_lines(header: Header) -> list[Text]:
 
 def summary_lines(summary: Summary, full: bool = False) -> list[Text]:
     """Everything at the end, the most important last."""
-    lines: list[Text] = [Text()]
-    lines += [Text(f"warning: {shorter(message)}", style="yellow") for message in summary.warnings]
-    for finding in summary.expected_findings:
+    lines: list[Text] = [Text(), *warning_lines(summary.warnings)]
+    shown = cards(summary)
+    for card in shown:
+        if card.state != "known":
+            continue
         if full:
-            lines += [Text(), *finding_lines(finding, summary.header)]
-        elif isinstance(finding.known, Known):
-            rule, mode, signature = finding.key
-            why = f"{finding.known.name}, {finding.known.link}"
-            lines.append(Text(f"known: {rule}  {mode}: {signature}  ({finding.count} failures, {why})"))
+            lines += [Text(), *card_lines(card)]
+        elif not card.prompt:  # known differences of prompt tables are told below
+            more = f" and {len(card.folded)} that go with it" if card.folded else ""
+            lines.append(Text(f"known: {card.rule}  {card.mode}: {card.signature}{more}  ({card.count} failures,"))
+            lines[-1].append(f" {card.entry}, {card.link})")
     for entry in summary.header.differences:
         if (failures := summary.differences.get(entry.id)) and not full:
             head = f"known difference: {entry.name}  {', '.join(entry.families)}  ({failures} failures, {entry.link})"
             lines += [Text(head), Text(f"  {shorter(entry.reason)}")]
-    for index, finding in enumerate(summary.new):
-        shown = finding_lines(finding, summary.header)
-        short = index >= _SHOWN or (finding.failure.follows and not full)
-        lines += [Text(), *([shown[0], shown[-1]] if short else shown)]
+    for index, card in enumerate(card for card in shown if card.state == "new"):
+        short = index >= _SHOWN and not full
+        lines += [Text(), *([head_line(card), Text(f"  {card.replay}", style="cyan")] if short else card_lines(card))]
     for scenario, unrun, file in summary.unrun:
         lines += [
             Text(),
@@ -162,6 +165,18 @@ def summary_lines(summary: Summary, full: bool = False) -> list[Text]:
     if summary.interrupted:
         lines.append(Text("interrupted", style="bold magenta"))
     return [*lines, *total_lines(summary)]
+
+
+def warning_lines(warnings: Sequence[str]) -> list[Text]:
+    """One line for each kind of warning; the reports have them all."""
+    kinds: dict[str, list[str]] = {}
+    for message in warnings:
+        kinds.setdefault(message.partition(":")[0].partition(" (")[0], []).append(message)
+    lines = []
+    for messages in kinds.values():
+        more = f"  (and {len(messages) - 1} more like it: report.json)" if len(messages) > 1 else ""
+        lines.append(Text(f"warning: {shorter(messages[0])}{more}", style="yellow"))
+    return lines
 
 
 def total_lines(summary: Summary) -> list[Text]:

@@ -87,6 +87,8 @@ class Finding:
     size: tuple[int, int, str]
     file: str = ""
     """Where the witness is stored, relative to OUT."""
+    ran: tuple[str, ...] = ()
+    """Engine functions that ran for the wrong result, "package/file.py:LINE name"; () where nobody could tell."""
     found: tuple[int, int, str] | None = None
     """Size of the smallest witness as it was found, where it has been shrunk since."""
 
@@ -143,6 +145,10 @@ class Summary:
     """Known difference -> failures that it explains."""
     scope: Scope = field(default_factory=Scope)
     warnings: list[str] = field(default_factory=list)
+    right_ran: dict[str, int] = field(default_factory=dict)
+    """Engine function -> traced steps with a right result in which it ran."""
+    right_steps: int = 0
+    """How many such steps were traced."""
     interrupted: bool = False
     gave_up: str = ""
     """Why the run ended early; "" when it did not."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +38,7 @@ from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.seat import Doubted, Limits, Reply
 from ropecheck.conformance.run.subject import CasePlan, Subject, plan_case
 from ropecheck.conformance.run.tally import Tally
+from ropecheck.conformance.run.trace import Passing, trace, traced_job
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.random.shrink import shrink
 from ropecheck.conformance.store.files import claimed, clear_failures, clear_reports, reserved
@@ -89,6 +90,7 @@ class Runner:
         self._device = settings.device
         self._seen: set[str] = set()
         self._phase = ""
+        self._passing = Passing()
         self.outcomes: Callable[[Outcome], None] = lambda outcome: None
 
     def emit(self, event: Event) -> None:
@@ -158,6 +160,22 @@ class Runner:
             if failure is not None:
                 self.tally.shrunk(finding, shrunk, failure)
 
+    def trace(self) -> None:
+        """Find out which engine functions ran for each finding that is no consequence."""
+        causes = [
+            finding
+            for finding in self.tally.summary.findings
+            if not finding.failure.follows and not breaks_device(finding.failure)
+        ]
+        if causes:
+            trace(self.tally.summary, causes, self._passing.scenarios(), self._traced)
+
+    def _traced(self, scenario: Scenario) -> tuple[Plan, protocol.Answer] | None:
+        planned = plan(scenario, self._device)
+        for _, answer in self._pool.answers([replace(planned, job=traced_job(planned.job))]):
+            return (planned, answer) if isinstance(answer, protocol.Answer) else None
+        raise AssertionError("the pool answers every plan")
+
     def _quietly(self, scenario: Scenario) -> Outcome:
         """A scenario's outcome, outside all counts."""
         for planned, answer in self._pool.answers(self._plans([scenario])):
@@ -175,6 +193,7 @@ class Runner:
             outcome = verdict_of(planned, answer)
             done = ScenarioDone(self._phase, planned.scenario, outcome)
             self.tally.add(done)
+            self._passing.note(done)
             then(outcome)
             self.emit(done)
 
@@ -310,6 +329,7 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
                 runner.enter(phase.name)
                 phase.drive(runner)
             runner.shrink_new(settings.shrink_seconds)
+            runner.trace()
         except KeyboardInterrupt:
             summary.interrupted = True
         except GaveUp as error:

@@ -134,8 +134,8 @@ def _check_rows(mode: Mode, row_mode: Mode, rows: Sequence[Request], before: Seq
     here, known = {request.req for request in rows}, {request.req for request in before}
     if len(here) != len(rows) or (here & known and not row_mode.follows):
         raise OutOfDomain("a request stands twice in one batch")
-    if row_mode.follows and not here <= known:
-        raise OutOfDomain(f"{mode.name}: rows of {row_mode.name} follow rows of the same requests")
+    if row_mode.follows and [request.req for request in before if request.req in here] != [one.req for one in rows]:
+        raise OutOfDomain(f"{mode.name}: rows of {row_mode.name} follow rows of the same requests, in their order")
 
 
 def _check_buffer(mode: Mode, op: Build) -> None:

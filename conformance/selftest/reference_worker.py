@@ -11,20 +11,9 @@ from collections.abc import Callable
 import msgspec
 
 from ropecheck.adapters import protocol
+from ropecheck.conformance import modes
 from ropecheck.conformance.selftest.reference_engine import ReferenceEngine
-
-MODES = (
-    "extend",
-    "split_prefill",
-    "decode",
-    "mixed",
-    "target_verify",
-    "draft_decode",
-    "draft_extend_v2",
-    "idle",
-    "dllm_extend",
-)
-"""The reference's own forward modes."""
+from ropecheck.spec.modes import all_modes
 
 
 def answer(job: protocol.Job, engine: ReferenceEngine) -> protocol.Answer:
@@ -41,7 +30,7 @@ def answer(job: protocol.Job, engine: ReferenceEngine) -> protocol.Answer:
 
 def hello(target: str) -> protocol.Hello:
     """Who this is."""
-    modes = {mode.upper(): number for number, mode in enumerate(MODES, start=1)}
+    modes = {mode.upper(): number for number, mode in enumerate(all_modes(), start=1)}
     return protocol.Hello(
         protocol=protocol.PROTOCOL,
         target=target,
@@ -51,7 +40,7 @@ def hello(target: str) -> protocol.Hello:
         pid=os.getpid(),
         python=platform.python_version(),
         modes=modes,
-        covered={mode.upper(): mode for mode in MODES},
+        covered={mode.upper(): mode for mode in all_modes()},
         uncovered={},
         capabilities={},
     )
@@ -76,6 +65,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--mutant", default="", help="plant this fault (see conformance/mutants)")
     arguments = parser.parse_args()
+    modes.install(())
     make: Callable[[], ReferenceEngine] = ReferenceEngine
     if arguments.mutant:
         from ropecheck.conformance.selftest.mutants import MUTANTS

@@ -11,6 +11,7 @@ from ropecheck.conformance.vectors.wire import rows_of, runs_of
 from ropecheck.reference import prompt_tables
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.families.glm_image import GLM_IMAGE
+from ropecheck.spec.families.minicpm_v import MINICPM_V4_7
 
 Found = tuple[Case, str, v.PromptTableInput, v.Table]
 """Case, its name without the family's, input, expected table."""
@@ -20,6 +21,8 @@ def prompts() -> Iterator[Found]:
     """Every chosen prompt that is to be tabulated; prompts with images to be written (GLM-Image) are left out, since
     their tables go on past the prompt."""
     for name, family in FAMILIES.items():
+        if family is MINICPM_V4_7:
+            continue  # a vector's run has no slices
         for case in family_cases.chosen(name):
             if case.torn or case.builder != "rope_index":
                 continue

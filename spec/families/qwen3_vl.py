@@ -1,10 +1,10 @@
-"""Qwen3-VL and Qwen3.5: the time of a video frame is text, so each temporal grid step is a run of its own.
+"""Qwen3-VL, Qwen3.5 and what is built on them: the time of a video frame is text, so each temporal step is its own run.
 
 A video of t x h x w becomes t runs of 1 x h x w; before each stands its timestamp ("<3.0 seconds>") and a start
 marker, after it an end marker, all ordinary text. No temporal id carries time. The grid comes once per video.
 
 See: Qwen3-VL technical report, arXiv 2511.21631 (explicit video timestamps in place of absolute-time
-M-RoPE). Qwen3.5 keeps the layout: `get_rope_index` of the model class in transformers, by the model's authors.
+M-RoPE). The others keep the layout: `get_rope_index` of each model class in transformers, by the models' authors.
 """
 
 from __future__ import annotations
@@ -20,11 +20,16 @@ QWEN3_VL = GridFamily(
     frames_apart=True,
 )
 
-QWEN3_5 = GridFamily(
-    name="qwen3_5",
-    source="https://github.com/huggingface/transformers/blob/main/src/transformers/models/qwen3_5",
-    frames_apart=True,
-)
+QWEN3_VL_MOE = GridFamily(name="qwen3_vl_moe", source="arXiv 2511.21631 (text timestamps)", frames_apart=True)
+
+_CLASSES = "https://github.com/huggingface/transformers/blob/main/src/transformers/models/"
+
+QWEN3_5 = GridFamily(name="qwen3_5", source=_CLASSES + "qwen3_5", frames_apart=True)
+QWEN3_5_MOE = GridFamily(name="qwen3_5_moe", source=_CLASSES + "qwen3_5_moe", frames_apart=True)
+QWEN4_EXP = GridFamily(name="qwen4_exp", source=_CLASSES + "qwen4_exp", frames_apart=True)
+COSMOS3_OMNI = GridFamily(name="cosmos3_omni", source=_CLASSES + "cosmos3_omni", frames_apart=True)
+COSMOS3_EDGE = GridFamily(name="cosmos3_edge", source=_CLASSES + "cosmos3_edge", frames_apart=True)
+COHERE_COMPASS = GridFamily(name="cohere_compass", source=_CLASSES + "cohere_compass", frames_apart=True)
 
 
 def video_frames(grid: tuple[int, int, int], before: Sequence[int], after: int = 1) -> History:

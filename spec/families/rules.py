@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from ropecheck.spec.families.declaration import GridFamily, MediaFamily, frame_times
 from ropecheck.spec.families.glm_image import GLM_IMAGE, ahead_table
 from ropecheck.spec.families.hunyuan_vl import HUNYUAN_VL
+from ropecheck.spec.families.minicpm_v import MINICPM_V4_7, Picture
 from ropecheck.spec.families.omni import has_track
 from ropecheck.spec.families.prompt import Prompt, history_of
 from ropecheck.spec.families.qwen2_5_omni import Qwen2_5Omni
@@ -54,7 +55,10 @@ def delta(family: MediaFamily, history: History, value: int) -> bool:
 
 @label("families.text_rows_equal", source=MROPE)
 def text_rows_equal(family: MediaFamily, history: History, table: Table) -> bool:
-    """A text token's column must hold one number on all rows, one more than the text token's before it."""
+    """A text token's column must hold one number on all rows, one more than the text token's before it.
+
+    Markers that a family places with their item (MiniCPM-V's, those of Qwen2.5-Omni's tracks) are not text here.
+    """
     for run, columns in pieces(family, history, table):
         if run.is_text:
             for i, column in enumerate(columns):
@@ -68,10 +72,12 @@ def text_after_media(family: MediaFamily, history: History, table: Table) -> boo
     """A run must start at the largest position so far, over all rows and all earlier runs, plus one.
 
     A video longer than it is high or wide decides by its time; of interleaved tracks the one that reaches furthest.
+    One more is left free before a picture of MiniCPM-V that only newlines separate from the one before it.
     """
     free = 0
-    for _, columns in pieces(family, history, table):
-        if columns and columns[0][0] != free:
+    for run, columns in pieces(family, history, table):
+        apart = isinstance(run, Picture) and run.after_newline
+        if columns and columns[0][0] != free + apart:
             return False
         for column in columns:
             free = max(free, *(position + 1 for position in column))
@@ -159,3 +165,9 @@ def tabulated_ahead(history: History, targets: Sequence[tuple[int, int, int]], t
     """GLM-Image's table must continue past the prompt with the columns of every target, the last grid first, and of the
     end marker."""
     return tuple(table) == ahead_table(history, targets)
+
+
+@label("families.minicpm_v4_7.canvas", source="transformers minicpmv4_7, get_rope_index and its documentation")
+def canvas(run: Run, start: int, columns: Table) -> bool:
+    """A picture, its slices and all their markers must share one canvas, and text must go on behind its longer side."""
+    return tuple(columns) == MINICPM_V4_7.media_columns(run, start)

@@ -153,7 +153,8 @@ class Mode:
     """Its rows are further rows of requests that stand in the batch already; it is a mode of composed batches alone."""
     emits: int = 0
     """Tokens that every row's request emits after the forward (a prefill emits one when its prompt is complete)."""
-    speculative: bool = False
+    prepared: bool = False
+    """Engines prepare its batch in a function of their own, which is driven unless a scenario says otherwise."""
     given_indices: bool = False
     """The caller of the batch constructor brings the 1-D table, where the batch is set by hand."""
     draft: bool = False

@@ -22,7 +22,7 @@ def forwards(num_steps: int) -> int:
 @mode(
     "draft_decode",
     reads=RUNNING,
-    speculative=True,
+    prepared=True,
     given_indices=True,
     draft=True,
     forwards=forwards,

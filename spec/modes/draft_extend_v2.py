@@ -14,7 +14,7 @@ from ropecheck.spec.rules import SPECULATIVE
 @mode(
     "draft_extend_v2",
     reads=RUNNING,
-    speculative=True,
+    prepared=True,
     draft=True,
     buffers=("graph", "multi_layer"),
     copies=(0, 1),

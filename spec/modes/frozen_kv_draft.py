@@ -13,7 +13,6 @@ from ropecheck.spec.modes.declaration import RUNNING, CommittedLen, Tokens, Whol
 @mode(
     "frozen_kv_draft",
     reads=RUNNING,
-    speculative=True,
     draft=True,
     source="definition: a draft that writes no cache stands at the last token whose cache entry exists",
 )

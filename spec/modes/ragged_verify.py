@@ -14,7 +14,7 @@ from ropecheck.spec.rules import SPECULATIVE
 @mode(
     "ragged_verify",
     reads=RUNNING,
-    speculative=True,
+    prepared=True,
     buffers=("tier",),
     source=SPECULATIVE,
     bugs={"table.width": ("mlxcel #894",), "table.past_table": ("mlxcel #894",), "padding.tail": ("mlxcel #894",)},

@@ -18,7 +18,7 @@ from ropecheck.spec.rules import SPECULATIVE
 @mode(
     "target_verify",
     reads=RUNNING,
-    speculative=True,
+    prepared=True,
     given_indices=True,
     buffers=("graph", "dp"),
     copies=(0, 1),

@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
 
 from ropecheck.adapters import protocol as p
+from ropecheck.adapters.batch import Batch, BatchPart
 from ropecheck.spec.families.qwen2_vl import QWEN2_VL
 from ropecheck.spec.history import History, TokenIndex, delta_of, ideal_column, image, prompt_table, run_length, text
 
@@ -61,6 +62,17 @@ class Worker:
         code = self.process.wait()
         self.incoming.close()
         return code
+
+
+def forward(mode: str, reqs: tuple[int, ...], **given: Any) -> p.Forward:
+    """A forward of rows of one mode: fields of its batch, and of the message."""
+    how = {name: given.pop(name) for name in list(given) if name in p.Forward.__struct_fields__}
+    return p.Forward(Batch(mode, (BatchPart(reqs, given),)), **how)
+
+
+def windows(reqs: tuple[int, ...], prefix_len: tuple[int, ...], extend_len: tuple[int, ...], **how: Any) -> p.Forward:
+    """A prefill."""
+    return forward("extend", reqs, prefix_len=prefix_len, extend_len=extend_len, **how)
 
 
 def submit(req: int, history: History) -> p.Submit:

@@ -10,7 +10,7 @@ import pytest
 
 from ropecheck.adapters import protocol as p
 from ropecheck.spec.history import History, text
-from tests.adapters_sglang.support import PICTURE, WORDS, Worker, columns, prompt, submit, tables
+from tests.adapters_sglang.support import PICTURE, WORDS, Worker, columns, forward, prompt, submit, tables, windows
 
 pytestmark = pytest.mark.engine
 
@@ -35,11 +35,11 @@ def test_chunks_and_decode(worker: Worker) -> None:
     first, second, decode = worker.ask(
         submit(0, PICTURE),
         submit(1, WORDS),
-        p.Forward("extend", (0, 1), (4, 5), (0, 0), (4, 5)),
-        p.Forward("extend", (0,), (9,), (4,), (5,), repeat=True),
+        windows((0, 1), (0, 0), (4, 5)),
+        windows((0,), (4,), (5,), repeat=True),
         p.Generate(0, (7,)),
         p.Generate(1, (7,)),
-        p.Forward("decode", (0, 1), (10, 6), padding=p.Padding("graph", 4, 4)),
+        forward("decode", (0, 1), seq_len=(10, 6), padding=p.Padding("graph", 4, 4)),
     )
     assert tables(first)[""][1] == columns(PICTURE, *range(4)) + columns(WORDS, *range(5))
     rest = (list(range(4, 9)), columns(PICTURE, *range(4, 9)))
@@ -56,9 +56,9 @@ def test_a_speculative_round(worker: Worker, path: str) -> None:
     draft, verify, extend = worker.ask(
         submit(0, PICTURE),
         submit(1, WORDS),
-        p.Forward("draft_decode", both, (9, 5), num_steps=3, path=path),
-        p.Forward("target_verify", both, (9, 5), num_steps=2, num_draft_tokens=3, parents=((0, 1), (0, 1)), path=path),
-        p.Forward("draft_extend_v2", both, (9, 5), num_draft_tokens=3, host_lengths=path != "fused", path=path),
+        forward("draft_decode", both, seq_len=(9, 5), num_steps=3, topk=1, path=path),
+        forward("target_verify", both, seq_len=(9, 5), num_draft_tokens=3, parents=((0, 1), (0, 1)), path=path),
+        forward("draft_extend_v2", both, seq_len=(9, 5), num_draft_tokens=3, host_lengths=path != "fused", path=path),
     )
     assert tables(draft) == {
         "": ([9, 5], columns(PICTURE, 9) + columns(WORDS, 5)),
@@ -77,10 +77,16 @@ def test_a_tree_and_its_direct_twin(worker: Worker) -> None:
     parents = (0, 0, 1)
     built, direct = worker.ask(
         submit(0, PICTURE),
-        p.Forward(
-            "target_verify", (0,), (9,), topk=2, num_steps=2, num_draft_tokens=4, parents=(parents,), path="caller"
+        forward("target_verify", (0,), seq_len=(9,), topk=2, num_draft_tokens=4, parents=(parents,), path="caller"),
+        forward(
+            "target_verify",
+            (0,),
+            seq_len=(9,),
+            topk=2,
+            num_draft_tokens=4,
+            parents=(parents,),
+            positions=(9, 10, 10, 11),
         ),
-        p.Forward("target_verify", (0,), (9,), topk=2, num_draft_tokens=4, positions=(9, 10, 10, 11)),
     )
     assert tables(built) == tables(direct) == {"": ([9, 10, 10, 11], columns(PICTURE, 9, 10, 10, 11))}
 
@@ -93,15 +99,15 @@ def test_an_image_after_a_reply(worker: Worker, streaming: bool) -> None:
     before, after, window, decode = worker.ask(
         p.Open(0, streaming),
         p.Turn(0, 0, ids, media),
-        p.Forward("extend", (0,), (9,), (0,), (9,)),
+        windows((0,), (0,), (9,)),
         p.Generate(0, (91, 92)),
         p.Finish(0),
         p.Observe((0,)),
         p.Turn(0, 1, ids, media, parent=None if streaming else 0),
         p.Observe((0, 1)),
-        p.Forward("extend", (1,), (20,), (0,), (20,)),
+        windows((1,), (0,), (20,)),
         p.Generate(1, (93,)),
-        p.Forward("decode", (1,), (21,)),
+        forward("decode", (1,), seq_len=(21,)),
     )[1:]
     assert isinstance(before, p.States) and isinstance(after, p.States)
     saved, parent, child = before.states[0], *after.states
@@ -124,7 +130,7 @@ def test_retraction_and_a_prefix_hit(worker: Worker) -> None:
         p.Retract(0),
         p.Schedule(0, hit=4),
         p.Observe((0,)),
-        p.Forward("extend", (0,), (11,), (4,), (7,)),
+        windows((0,), (4,), (7,)),
     )
     assert isinstance(states, p.States) and states.states[0].prefix_len == 4
     assert tables(window)[""] == (list(range(4, 11)), columns(PICTURE, *range(4, 11)))
@@ -132,12 +138,14 @@ def test_retraction_and_a_prefix_hit(worker: Worker) -> None:
 
 def test_cost_of_a_verify(worker: Worker) -> None:
     """No copy for text; one with media, and the line that makes it."""
-    verify = p.Forward("target_verify", (1,), (5,), num_draft_tokens=3)
+    chain = (0, 1)
+    verify = forward("target_verify", (1,), seq_len=(5,), parents=(chain,), num_draft_tokens=3)
+    both = forward("target_verify", (0, 1), seq_len=(9, 5), parents=(chain, chain), num_draft_tokens=3)
     plain, media = worker.ask(
         submit(0, PICTURE),
         submit(1, WORDS),
         p.Cost(verify),
-        p.Cost(msgspec.structs.replace(verify, reqs=(0, 1), seq_lens=(9, 5))),
+        p.Cost(both),
     )
     assert plain == p.Counted(0, ())
     assert isinstance(media, p.Counted) and media.copies == 1
@@ -148,9 +156,9 @@ def test_a_failed_step_ends_neither_the_job_nor_the_worker(worker: Worker) -> No
     """An adapter's failure and an engine's failure are told apart; the next step runs."""
     ours, theirs, fine = worker.ask(
         submit(0, WORDS),
-        p.Forward("decode", (7,), (1,)),
-        p.Forward("target_verify", (0,), (5,), num_draft_tokens=0, verify_lens=(0,)),
-        p.Forward("decode", (0,), (6,)),
+        forward("decode", (7,), seq_len=(1,)),
+        forward("ragged_verify", (0,), seq_len=(5,), parents=((),), tier=-1),
+        forward("decode", (0,), seq_len=(6,)),
     )
     assert isinstance(ours, p.Raised) and ours.stage == "adapter"
     assert isinstance(theirs, p.Raised) and theirs.stage == "engine"

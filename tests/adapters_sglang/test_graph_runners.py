@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ropecheck.adapters import protocol as p
-from tests.adapters_sglang.support import PICTURE, WORDS, Worker, columns, submit, tables
+from tests.adapters_sglang.support import PICTURE, WORDS, Worker, columns, forward, submit, tables
 
 pytestmark = pytest.mark.engine
 
@@ -28,10 +28,10 @@ def both(worker: Worker, *forwards: p.Forward) -> list[p.Result]:
 
 
 def draft(*reqs: int, batch: int = 3, topk: int = 1, kind: str = "graph") -> p.Forward:
-    return p.Forward(
+    return forward(
         "draft_decode",
         reqs,
-        tuple((9, 5)[req] for req in reqs),
+        seq_len=tuple((9, 5)[req] for req in reqs),
         num_steps=3,
         topk=topk,
         path="caller",
@@ -42,7 +42,7 @@ def draft(*reqs: int, batch: int = 3, topk: int = 1, kind: str = "graph") -> p.F
 def draft_extend(*reqs: int, batch: int = 3, kind: str = "graph") -> p.Forward:
     lengths = tuple((9, 5)[req] for req in reqs)
     padding = p.Padding(kind, batch, batch * 2)
-    return p.Forward("draft_extend_v2", reqs, lengths, num_draft_tokens=2, path="caller", padding=padding)
+    return forward("draft_extend_v2", reqs, seq_len=lengths, num_draft_tokens=2, path="caller", padding=padding)
 
 
 def test_draft_graph_small_after_large(worker: Worker) -> None:
@@ -72,12 +72,11 @@ def test_draft_extend_graph_text_after_media(worker: Worker) -> None:
 def test_decode_and_verify_go_through_the_decode_runner(worker: Worker) -> None:
     decode, verify = both(
         worker,
-        p.Forward("decode", (0, 1), (9, 5), padding=p.Padding("graph", 3, 3)),
-        p.Forward(
+        forward("decode", (0, 1), seq_len=(9, 5), padding=p.Padding("graph", 3, 3)),
+        forward(
             "target_verify",
             (1,),
-            (5,),
-            num_steps=1,
+            seq_len=(5,),
             num_draft_tokens=2,
             parents=((0,),),
             path="caller",

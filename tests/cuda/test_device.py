@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ropecheck.adapters import protocol
+from ropecheck.adapters.batch import Batch, BatchPart
 from ropecheck.adapters.sglang import device
 from ropecheck.conformance.device import limits as device_limits
 from ropecheck.conformance.device import report as device_report
@@ -94,7 +95,7 @@ def test_every_measured_forward_has_a_budget() -> None:
     names = set()
     for name, batch, measured in cost_scenarios():
         (check,) = (check for check in plan(measured, "cuda").checks if isinstance(check, CostCheck))
-        assert check.waits == (0 if batch == "text" else 1)
+        assert check.has_media == (batch != "text") and check.allowed == (0, 1)
         names.add((name, batch))
     assert len(names) == 33
 
@@ -123,7 +124,7 @@ def test_a_wrong_column_at_the_limit_is_told() -> None:
     def answer(table: Any) -> protocol.Tables:
         return protocol.Tables((protocol.Table("", tensor(positions), tensor(table)),))
 
-    forward = protocol.Forward("extend", (0, 1))
+    forward = protocol.Forward(Batch("extend", (BatchPart((0, 1)),)))
     assert device_limits.compared(answer(good), forward, want) == ("", "")
     assert device_limits.compared(answer(bad), forward, want) == ("row w, column 2: 5, must be 9", "")
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.families.declaration import MediaFamily
+from ropecheck.spec.families.minicpm_v import Picture
 from ropecheck.spec.families.omni import audio, video_with_audio
 from ropecheck.spec.families.qwen3_vl import video_frames
 from ropecheck.spec.history import History, Run, image, text, video
@@ -26,6 +29,10 @@ def media(draw: st.DrawFn, family: MediaFamily) -> History:
     h, w = draw(st.integers(1, 5)) * merge, draw(st.integers(1, 5)) * merge
     if kind == "audio":
         return (audio(draw(st.integers(1, 80))),)
+    if family.name == "minicpm_v4_7" and kind == "image" and draw(st.booleans()):
+        rows, cols, high, wide = (draw(st.integers(1, 3)) for _ in range(4))
+        sliced = Picture(kind="image", grid=(1, h, w), rows=rows, cols=cols, slice_grid=(high * merge, wide * merge))
+        return (replace(sliced, after_newline=draw(st.booleans())),)
     if kind == "image":
         return (image(1, h, w),)
     t = draw(st.integers(1, 6))

@@ -136,7 +136,7 @@ def test_merging_into_a_part_is_refused(
 
 @pytest.mark.parametrize(
     ("body", "why"),
-    [(b"", "not a whole report"), (b'{"schema": 3}', "schema 3"), (b'{"schema": 4, "sui', "not a whole report")],
+    [(b"", "not a whole report"), (b'{"schema": 3}', "schema 3"), (b'{"schema": 5, "sui', "not a whole report")],
 )
 def test_a_torn_report_is_one_line(body: bytes, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "report.json"

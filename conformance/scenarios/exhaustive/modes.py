@@ -24,8 +24,8 @@ FAMILY = "qwen2_vl"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeScope:
-    """Batches of each mode: up to `rows` rows, one of each part where rows of several modes share a batch; each a prompt of
-    the list, every field up to `bound`."""
+    """Batches of each mode: up to `rows` rows, one of each part where rows of several modes share a batch; each row a
+    prompt of the list, every field up to `bound`."""
 
     name: str
     prompts: tuple[History, ...]

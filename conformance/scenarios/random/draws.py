@@ -168,6 +168,9 @@ def _forward(mode: Mode) -> Callable[[Draw, State], tuple[Operation, ...]]:
                 able = [request for request in able if any(request.req in part.reqs for part in parts)]
             later = sum(part.reads == row_mode.reads and not part.follows for part in mode.parts[number + 1 :])
             rows = [] if row_mode.reads == NOBODY else draw.some(able[: len(able) - later])
+            if row_mode.follows:
+                order = [req for part in parts for req in part.reqs]
+                rows.sort(key=lambda request: order.index(request.req))
             left = [req for req in left if req not in {request.req for request in rows}]
             if row_mode.reads == PREFILLING:
                 fields, cut = _windows(draw, rows, cut)
@@ -208,7 +211,7 @@ def _how(draw: Draw, mode: Mode, parts: list[BatchPart]) -> dict[str, Any]:
         for tree in (value if isinstance(value, tuple) else ())
         if isinstance(tree, tuple)
     )
-    if mode.speculative:
+    if mode.prepared:
         # A tree of several branches goes through an interpreted kernel on a CPU: the chosen scenarios have those.
         how["path"] = draw.one(("direct", "")) if chains else "direct"
         how["host_lengths"] = draw.flag()

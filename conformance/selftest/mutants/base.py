@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.selftest.reference_engine import ReferenceEngine
-from ropecheck.reference.tables import Tables
+from ropecheck.reference.tables import BatchTables
 from ropecheck.reference.timeline import IntArray, Timeline
 
-Twist = Callable[[protocol.Forward, Sequence[Timeline], list[Tables]], list[Tables]]
+Twist = Callable[[protocol.Forward, Sequence[Timeline], list[BatchTables]], list[BatchTables]]
 """(forward, the requests' columns, right tables) -> wrong tables."""
 
 
@@ -31,43 +31,43 @@ def twisted(name: str, like: str, says: str, modes: str | Sequence[str], twist: 
     wanted = (modes,) if isinstance(modes, str) else tuple(modes)
 
     class Twisted(ReferenceEngine):
-        def tables(self, step: protocol.Forward, lines: Sequence[Timeline]) -> list[Tables]:
+        def tables(self, step: protocol.Forward, lines: Sequence[Timeline]) -> list[BatchTables]:
             right = super().tables(step, lines)
             return twist(step, lines, right) if step.mode in wanted else right
 
     return Mutant(name, like, says, Twisted)
 
 
-def each(change: Callable[[protocol.Forward, Sequence[Timeline], Tables], Tables]) -> Twist:
+def each(change: Callable[[protocol.Forward, Sequence[Timeline], BatchTables], BatchTables]) -> Twist:
     """A twist of every table of a forward alike."""
     return lambda step, lines, found: [change(step, lines, tables) for tables in found]
 
 
-def with_rows(tables: Tables, rows: IntArray) -> Tables:
+def with_rows(tables: BatchTables, rows: IntArray) -> BatchTables:
     """The same tables with another three-row table."""
-    return Tables(tables.positions, rows, tables.spans, tables.width_rule)
+    return replace(tables, rows=rows)
 
 
-def with_both(tables: Tables, positions: IntArray, rows: IntArray | None) -> Tables:
+def with_both(tables: BatchTables, positions: IntArray, rows: IntArray | None) -> BatchTables:
     """Both tables replaced."""
-    return Tables(positions, rows, tables.spans, tables.width_rule)
+    return replace(tables, positions=positions, rows=rows)
 
 
-def rows_of(tables: Tables) -> IntArray:
+def rows_of(tables: BatchTables) -> IntArray:
     """The three-row table, to be written to."""
-    assert tables.mrope is not None
-    return np.array(tables.mrope)
+    assert tables.rows is not None
+    return np.array(tables.rows)
 
 
-def owners(tables: Tables) -> IntArray:
+def owners(tables: BatchTables) -> IntArray:
     """Per column, the batch row that it belongs to (-1: padding)."""
     out = np.full(tables.positions.size, -1, dtype=np.int64)
     for span in tables.spans:
-        out[span.start : span.stop] = span.request
+        out[span.start : span.stop] = span.row
     return out
 
 
-def deltas(tables: Tables, lines: Sequence[Timeline]) -> IntArray:
+def deltas(tables: BatchTables, lines: Sequence[Timeline]) -> IntArray:
     """Per column, the delta of its request (0 for text-only requests and padding)."""
     return np.array(
         [0 if row < 0 or not lines[row].has_media else lines[row].delta for row in owners(tables)], dtype=np.int64

@@ -8,109 +8,111 @@ import numpy as np
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.selftest.mutants.base import deltas, each, owners, rows_of, twisted, with_both, with_rows
-from ropecheck.reference.tables import Tables
+from ropecheck.reference.tables import BatchTables
 from ropecheck.reference.timeline import Timeline
-
-SPECULATIVE = ("target_verify", "draft_decode", "draft_extend_v2")
-ALL = ("extend", "decode", "mixed", "split_prefill", *SPECULATIVE)
 
 Lines = Sequence[Timeline]
 
 
-def _delta_missing(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+def decodes(step: protocol.Forward) -> int:
+    """Rows of a mixed batch that decode; they come last."""
+    return len(step.batch.part("decode").reqs)
+
+
+def _delta_missing(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     rows = rows_of(tables)
     return with_rows(tables, np.where(deltas(tables, lines) != 0, tables.positions, rows))
 
 
-def _delta_twice(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+def _delta_twice(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     return with_rows(tables, rows_of(tables) + deltas(tables, lines))
 
 
-def _delta_of_first(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+def _delta_of_first(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     return with_rows(tables, np.broadcast_to(tables.positions + lines[0].delta, rows_of(tables).shape))
 
 
-def _delta_of_last_media(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+def _delta_of_last_media(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     media = [line.delta for line in lines if line.has_media]
     rows = rows_of(tables)
     return with_rows(tables, tables.positions + np.full_like(rows, media[-1])) if media else tables
 
 
-def _text_gets_delta(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+def _text_gets_delta(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     media = [line.delta for line in lines if line.has_media]
     rows = rows_of(tables)
     text = np.array([row >= 0 and not lines[row].has_media for row in owners(tables)], dtype=bool)
     return with_rows(tables, np.where(text, rows + media[0], rows)) if media else tables
 
 
-def _only_t_shifted(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+def _only_t_shifted(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     rows = rows_of(tables)
     rows[1:] = tables.positions
     return with_rows(tables, rows)
 
 
-def _one_ahead(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+def _one_ahead(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     return with_both(tables, tables.positions + 1, rows_of(tables) + 1)
 
 
-def _swap_hw(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+def _swap_hw(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     return with_rows(tables, rows_of(tables)[[0, 2, 1]])
 
 
-def _repeat_t(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+def _repeat_t(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     return with_rows(tables, rows_of(tables)[[0, 0, 0]])
 
 
-def _zero(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+def _zero(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     return with_both(tables, np.zeros_like(tables.positions), np.zeros_like(rows_of(tables)))
 
 
-def _zero_rows(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+def _zero_rows(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     return with_rows(tables, np.zeros_like(rows_of(tables)))
 
 
-def _delta_negated(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+def _delta_negated(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     return with_rows(tables, np.broadcast_to(tables.positions - deltas(tables, lines), rows_of(tables).shape))
 
 
-def _row_lost(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+def _row_lost(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     """The h row of a strided view is read with the wrong stride: it holds other positions."""
     rows = rows_of(tables)
     rows[1] = np.roll(rows[1], 1)
     return with_rows(tables, rows)
 
 
-def _backwards(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+def _backwards(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     """Each request's window is read from its end."""
     order = np.concatenate([np.flatnonzero(owners(tables) == row)[::-1] for row in range(len(lines))])
     return with_both(tables, tables.positions[order], rows_of(tables)[:, order])
 
 
-def _index_from_t(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
-    return with_both(tables, rows_of(tables)[0], tables.mrope)
+def _index_from_t(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
+    return with_both(tables, rows_of(tables)[0], tables.rows)
 
 
-def _local_window(step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+def _local_window(step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     """Later windows read the table from its start."""
     rows = rows_of(tables)
     for row, line in enumerate(lines):
         mine = owners(tables) == row
-        if line.has_media and step.prefix_lens[row]:
+        if line.has_media and step.batch.windows[row][0]:
             rows[:, mine] = line.take(np.arange(int(mine.sum()), dtype=np.int64))
     return with_rows(tables, rows)
 
 
-def _suffix_as_text(step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+def _suffix_as_text(step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     """After a prefix hit the rest is placed as if nothing but text stood before it."""
     rows = rows_of(tables)
     for row, line in enumerate(lines):
         mine = owners(tables) == row
-        if line.has_media and step.prefix_lens[row]:
+        if line.has_media and step.batch.windows[row][0]:
             rows[:, mine] = tables.positions[mine]
     return with_rows(tables, rows)
 
 
-def _tail_without_delta(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+def _tail_without_delta(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     rows = rows_of(tables)
     for row, line in enumerate(lines):
         past = (owners(tables) == row) & (tables.positions >= line.tabulated)
@@ -119,7 +121,7 @@ def _tail_without_delta(_step: protocol.Forward, lines: Lines, tables: Tables) -
     return with_rows(tables, rows)
 
 
-def _tail_repeats_last(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+def _tail_repeats_last(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     """Past the table's end its last column is read again and again."""
     rows = rows_of(tables)
     for row, line in enumerate(lines):
@@ -129,7 +131,7 @@ def _tail_repeats_last(_step: protocol.Forward, lines: Lines, tables: Tables) ->
     return with_rows(tables, rows)
 
 
-def _tail_from_one_row(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+def _tail_from_one_row(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     """Text past the table continues after the last token's t instead of the largest of all rows."""
     rows = rows_of(tables)
     for row, line in enumerate(lines):
@@ -140,66 +142,64 @@ def _tail_from_one_row(_step: protocol.Forward, lines: Lines, tables: Tables) ->
     return with_rows(tables, rows)
 
 
-def _node_number(step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+def _node_number(step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     """A tree's nodes are placed by their number instead of their depth."""
     index = np.array(tables.positions)
-    for row, seq_len in enumerate(step.seq_lens):
+    for row, seq_len in enumerate(step.batch.seq_lens):
         mine = owners(tables) == row
         index[mine] = seq_len + np.arange(int(mine.sum()))
     return with_both(tables, index, np.broadcast_to(index + deltas(tables, lines), rows_of(tables).shape))
 
 
-def _stride_of_batch(step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+def _stride_of_batch(step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     """Ragged columns are dealt out to the requests in equal shares."""
-    if not step.verify_lens:
-        return tables
     width = tables.positions.size
     share = max(width // len(lines), 1)
     delta = np.array([lines[min(column // share, len(lines) - 1)].delta for column in range(width)], dtype=np.int64)
     return with_rows(tables, np.broadcast_to(tables.positions + delta, rows_of(tables).shape))
 
 
-def _ragged_tail_left(step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+def _ragged_tail_left(step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     rows, index = rows_of(tables), np.array(tables.positions)
     tail = owners(tables) < 0
     rows[:, tail], index[tail] = 7, 7
     return with_both(tables, index, rows)
 
 
-def _branch_major(step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+def _branch_major(step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     """Columns come branch by branch instead of request by request."""
     order = np.arange(tables.positions.size).reshape(len(step.reqs), -1).T.ravel()
     return with_both(tables, tables.positions[order], rows_of(tables)[:, order])
 
 
-def _decodes_first(step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+def _decodes_first(step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     width = tables.positions.size
-    order = np.roll(np.arange(width), step.decoding)
+    order = np.roll(np.arange(width), decodes(step))
     return with_both(tables, tables.positions[order], rows_of(tables)[:, order])
 
 
-def _mixed_decode_without_delta(step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+def _mixed_decode_without_delta(step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     rows = rows_of(tables)
-    decoding = owners(tables) >= len(lines) - step.decoding
+    decoding = owners(tables) >= len(lines) - decodes(step)
     rows[:, decoding] = tables.positions[decoding]
     return with_rows(tables, rows)
 
 
-def _never_advances(_step: protocol.Forward, _lines: Lines, found: list[Tables]) -> list[Tables]:
+def _never_advances(_step: protocol.Forward, _lines: Lines, found: list[BatchTables]) -> list[BatchTables]:
     return [found[0]] * len(found)
 
 
-def _only_index_advances(_step: protocol.Forward, _lines: Lines, found: list[Tables]) -> list[Tables]:
-    return [with_both(found[0], tables.positions, found[0].mrope) for tables in found]
+def _only_index_advances(_step: protocol.Forward, _lines: Lines, found: list[BatchTables]) -> list[BatchTables]:
+    return [with_both(found[0], tables.positions, found[0].rows) for tables in found]
 
 
-def _rows_take_the_index(_step: protocol.Forward, _lines: Lines, found: list[Tables]) -> list[Tables]:
+def _rows_take_the_index(_step: protocol.Forward, _lines: Lines, found: list[BatchTables]) -> list[BatchTables]:
     """After the first step all rows are overwritten by the 1-D table."""
     later = [with_rows(t, np.broadcast_to(t.positions, rows_of(t).shape)) for t in found[1:]]
     return [found[0], *later]
 
 
-def _two_at_a_time(_step: protocol.Forward, _lines: Lines, found: list[Tables]) -> list[Tables]:
+def _two_at_a_time(_step: protocol.Forward, _lines: Lines, found: list[BatchTables]) -> list[BatchTables]:
     return [with_both(t, t.positions + n, rows_of(t) + n) for n, t in enumerate(found)]
 
 
@@ -353,14 +353,14 @@ MUTANTS = (
         "ragged verify in equal shares",
         "found in 0.5.23",
         "packed columns are dealt out evenly",
-        "target_verify",
+        "ragged_verify",
         each(_stride_of_batch),
     ),
     twisted(
         "ragged verify tail left",
         "O12",
         "the padded tail holds what was there",
-        "target_verify",
+        "ragged_verify",
         each(_ragged_tail_left),
     ),
     twisted("draft never advances", "slip", "all steps read the first step's index", "draft_decode", _never_advances),

@@ -9,84 +9,85 @@ import numpy as np
 from ropecheck.adapters import protocol
 from ropecheck.conformance.selftest.mutants.base import Mutant, each, owners, rows_of, twisted, with_both, with_rows
 from ropecheck.conformance.selftest.reference_engine import ReferenceEngine, tensor
-from ropecheck.reference.tables import Tables
+from ropecheck.reference.tables import BatchTables
 from ropecheck.reference.timeline import Timeline
 
 Lines = Sequence[Timeline]
 
 
-def _first_only(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+def _first_only(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     """One column per request."""
     keep = [int((owners(tables) == row).argmax()) for row in range(len(lines))]
     return with_both(tables, tables.positions, rows_of(tables)[:, keep])
 
 
-def _media_first_only(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+def _media_first_only(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     """One column per request with media."""
     who = owners(tables)
     keep = [c for c, row in enumerate(who) if row < 0 or not lines[row].has_media or c == 0 or who[c - 1] != row]
     return with_rows(tables, rows_of(tables)[:, keep])
 
 
-def _cut_at_table_end(_step: protocol.Forward, lines: Lines, tables: Tables) -> Tables:
+def _cut_at_table_end(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     who = owners(tables)
     keep = [c for c, row in enumerate(who) if not lines[row].has_media or tables.positions[c] < lines[row].tabulated]
     return with_rows(tables, rows_of(tables)[:, keep])
 
 
-def _drop_last(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+def _drop_last(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     return with_both(tables, tables.positions[:-1], rows_of(tables)[:, :-1])
 
 
-def _add_one(_step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+def _add_one(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     return with_both(tables, np.append(tables.positions, 0), np.pad(rows_of(tables), ((0, 0), (0, 1))))
 
 
-def _ragged_to_max(step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
+def _ragged_to_max(step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     """Ragged requests are each padded to the longest."""
-    extra = max(step.verify_lens, default=0) * len(step.verify_lens) - sum(step.verify_lens)
+    nodes = [len(tree) + 1 for tree in step.batch.each("parents")]
+    extra = max(nodes, default=0) * len(nodes) - sum(nodes)
     if extra <= 0:
         return tables
     return with_both(tables, np.pad(tables.positions, (0, extra)), np.pad(rows_of(tables), ((0, 0), (0, extra))))
 
 
-def _one_forward_less(_step: protocol.Forward, _lines: Lines, found: list[Tables]) -> list[Tables]:
+def _one_forward_less(_step: protocol.Forward, _lines: Lines, found: list[BatchTables]) -> list[BatchTables]:
     return found[:-1] if len(found) > 1 else found
 
 
-def _block_from_zero(step: protocol.Forward, _lines: Lines, tables: Tables) -> Tables:
-    return with_both(tables, np.tile(np.arange(step.block_size, dtype=np.int64), len(step.block_offsets)), None)
+def _block_from_zero(step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
+    return with_both(tables, np.tile(np.arange(step.batch.number("block_size"), dtype=np.int64), len(step.reqs)), None)
 
 
-def _raises(step: protocol.Forward, lines: Lines, found: list[Tables]) -> list[Tables]:
+def _raises(step: protocol.Forward, lines: Lines, found: list[BatchTables]) -> list[BatchTables]:
     if any(line.has_media for line in lines) and any(not line.has_media for line in lines):
         raise TypeError("expected Tensor as element 1, but got list")
     return found
 
 
 class NoIdleTable(ReferenceEngine):
-    def answer(self, label: str, step: protocol.Forward, built: Tables) -> protocol.Table:
+    def answer(self, label: str, step: protocol.Forward, built: BatchTables) -> protocol.Table:
         right = super().answer(label, step, built)
         return protocol.Table(label, right.positions, None) if step.mode == "idle" and not label else right
 
 
 class FlatTextTable(ReferenceEngine):
-    def answer(self, label: str, step: protocol.Forward, built: Tables) -> protocol.Table:
+    def answer(self, label: str, step: protocol.Forward, built: BatchTables) -> protocol.Table:
         right = super().answer(label, step, built)
         media = any(self.held[req].items for req in step.reqs)
         return right if media or step.path == "kernel" else protocol.Table(label, right.positions, right.positions)
 
 
 class Int32Table(ReferenceEngine):
-    def answer(self, label: str, step: protocol.Forward, built: Tables) -> protocol.Table:
+    def answer(self, label: str, step: protocol.Forward, built: BatchTables) -> protocol.Table:
         right = super().answer(label, step, built)
-        if built.mrope is None or right.mrope is None or step.mode != "target_verify":
+        if built.rows is None or right.mrope is None or step.mode != "target_verify":
             return right
-        return protocol.Table(label, right.positions, tensor(built.mrope.astype(np.int32)))
+        return protocol.Table(label, right.positions, tensor(built.rows.astype(np.int32)))
 
 
 class BlockInt64(ReferenceEngine):
-    def answer(self, label: str, step: protocol.Forward, built: Tables) -> protocol.Table:
+    def answer(self, label: str, step: protocol.Forward, built: BatchTables) -> protocol.Table:
         return protocol.Table(label, tensor(built.positions), super().answer(label, step, built).mrope)
 
 
@@ -103,7 +104,7 @@ class ChangesMedia(ReferenceEngine):
 class EditsInPlace(ReferenceEngine):
     """The second build starts from what the first one left."""
 
-    def answer(self, label: str, step: protocol.Forward, built: Tables) -> protocol.Table:
+    def answer(self, label: str, step: protocol.Forward, built: BatchTables) -> protocol.Table:
         if label == "again" and step.mode == "decode":
             built = with_rows(built, rows_of(built) + 1)
         return super().answer(label, step, built)
@@ -169,7 +170,7 @@ MUTANTS = (
         "ragged verify padded to the longest",
         "O12",
         "packed widths are made equal",
-        "target_verify",
+        "ragged_verify",
         each(_ragged_to_max),
     ),
     twisted("draft one column a request", "V3", "branches share a column", "draft_decode", each(_first_only)),

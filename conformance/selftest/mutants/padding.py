@@ -9,9 +9,9 @@ import numpy as np
 from ropecheck.adapters import protocol
 from ropecheck.conformance.selftest.mutants.base import Mutant, rows_of, with_both, with_rows
 from ropecheck.conformance.selftest.reference_engine import ReferenceEngine
-from ropecheck.reference.tables import Tables
+from ropecheck.reference.tables import BatchTables
 
-Load = Callable[[int, Tables, Tables], Tables]
+Load = Callable[[int, BatchTables, BatchTables], BatchTables]
 """(live columns, right tables, tables that the buffer held before: itself, the first time) -> wrong tables."""
 
 
@@ -21,9 +21,9 @@ def loaded(name: str, like: str, says: str, change: Load, *, kind: str = "", mod
     class Loaded(ReferenceEngine):
         def __init__(self) -> None:
             super().__init__()
-            self.last: dict[tuple[str, str, int], Tables] = {}
+            self.last: dict[tuple[str, str, int], BatchTables] = {}
 
-        def pad(self, step: protocol.Forward, padding: protocol.Padding, built: Tables) -> Tables:
+        def pad(self, step: protocol.Forward, padding: protocol.Padding, built: BatchTables) -> BatchTables:
             right = super().pad(step, padding, built)
             if kind not in ("", padding.kind) or mode not in ("", step.mode):
                 return right
@@ -35,55 +35,55 @@ def loaded(name: str, like: str, says: str, change: Load, *, kind: str = "", mod
     return Mutant(name, like, says, Loaded)
 
 
-def _stale(live: int, right: Tables, old: Tables) -> Tables:
+def _stale(live: int, right: BatchTables, old: BatchTables) -> BatchTables:
     """Padded columns keep what the last larger batch left there."""
     rows, index = rows_of(right), np.array(right.positions)
     rows[:, live:], index[live:] = rows_of(old)[:, live:], old.positions[live:]
     return with_both(right, index, rows)
 
 
-def _stale_rows(live: int, right: Tables, old: Tables) -> Tables:
+def _stale_rows(live: int, right: BatchTables, old: BatchTables) -> BatchTables:
     """The 1-D padding is cleared, that of the three rows is not."""
     return with_rows(right, rows_of(_stale(live, right, old)))
 
 
-def _stale_hw(live: int, right: Tables, old: Tables) -> Tables:
+def _stale_hw(live: int, right: BatchTables, old: BatchTables) -> BatchTables:
     rows = rows_of(right)
     rows[1:, live:] = rows_of(old)[1:, live:]
     return with_rows(right, rows)
 
 
-def _one_row(_live: int, right: Tables, _old: Tables) -> Tables:
+def _one_row(_live: int, right: BatchTables, _old: BatchTables) -> BatchTables:
     """Only the first row is copied into the wide buffer."""
     rows = rows_of(right)
     rows[1:] = 0
     return with_rows(right, rows)
 
 
-def _ones(live: int, right: Tables, _old: Tables) -> Tables:
+def _ones(live: int, right: BatchTables, _old: BatchTables) -> BatchTables:
     rows = rows_of(right)
     rows[:, live:] = 1
     return with_rows(right, rows)
 
 
-def _index_only(live: int, right: Tables, _old: Tables) -> Tables:
+def _index_only(live: int, right: BatchTables, _old: BatchTables) -> BatchTables:
     """The three-row table is not widened."""
     return with_rows(right, rows_of(right)[:, :live])
 
 
-def _shifted(live: int, right: Tables, _old: Tables) -> Tables:
+def _shifted(live: int, right: BatchTables, _old: BatchTables) -> BatchTables:
     """The live columns start one column late; the last one falls off where the buffer is full."""
     rows, index = rows_of(right), np.array(right.positions)
     rows[:, 1:], index[1:] = rows[:, :-1].copy(), index[:-1].copy()
     return with_both(right, index, rows)
 
 
-def _never_filled(_live: int, right: Tables, _old: Tables) -> Tables:
+def _never_filled(_live: int, right: BatchTables, _old: BatchTables) -> BatchTables:
     """The graph's three-row buffer stays as it was allocated."""
     return with_rows(right, np.zeros_like(rows_of(right)))
 
 
-def _media_left(live: int, right: Tables, old: Tables) -> Tables:
+def _media_left(live: int, right: BatchTables, old: BatchTables) -> BatchTables:
     """A batch whose three rows are equal is taken for one without a table: nothing is copied over the old one's."""
     rows = rows_of(right)
     text = bool((rows[:, :live] == right.positions[:live]).all())
