@@ -76,11 +76,15 @@ def lint(
 def check(
     where: Annotated[Path, typer.Argument(metavar="FILE|DIR", help="A vector, or a folder of them.")],
     against: Annotated[Path, typer.Option("--against", help="The engine's answers, as vectors/README.md says.")],
+    without: Annotated[
+        list[str] | None, typer.Option("--without", metavar="FOLDER|ID", help="What the engine lacks, and may decline.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not list the vectors that pass.")] = False,
 ) -> int:
     """Grade an engine's answers."""
     answers = grade.read_answers(against)
     grades = grade.grade_all(where, answers, against)
+    short = grade.shortfalls(grades, without or ())
     out = console()
     for one in grades:
         name = f"{v.folder_of(one.vector.input)}/{one.vector.id}  {one.vector.provenance.scenario}"
@@ -95,12 +99,14 @@ def check(
     strangers = len(set(answers) - {one.vector.id for one in grades})
     note = f"; {strangers} answers belong to no vector in {where}" if strangers else ""
     states = ("pass", "fail", "not offered", "missing")
+    for line in short:
+        out.print(line, soft_wrap=True)
     out.print(", ".join(f"{counts[state]} {state}" for state in states) + note, soft_wrap=True)
     if counts["fail"]:
         return 1
     if not counts["pass"]:
         return 4
-    return 3 if counts["missing"] else 0
+    return 3 if short else 0
 
 
 def _print_folders(counts: Counter[str]) -> None:

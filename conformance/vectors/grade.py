@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.vectors import store
 from ropecheck.conformance.vectors import types as v
 from ropecheck.conformance.vectors.judged import judge_of
-from ropecheck.conformance.vectors.lint import problems_of
+from ropecheck.conformance.vectors.lint import Tried, problems_of
 from ropecheck.spec.modes import mode_of
 
 Answers = dict[str, tuple[v.Answer, ...] | v.Declined]
@@ -40,10 +40,10 @@ def read_answers(path: Path) -> Answers:
 def grade_all(where: Path, answers: Mapping[str, tuple[v.Answer, ...] | v.Declined], but: Path) -> tuple[Grade, ...]:
     """Every vector of a folder, or one. Raises UsageError for an unsound vector or a meaningless answer."""
     out = []
+    tried: Tried = set()
     for path in store.paths(where, but):
         vector = store.read(path)
-        problem = next(problems_of(vector), None)
-        if problem is not None:
+        for problem in problems_of(vector, tried):
             raise UsageError(f"{path}: {problem}")
         answer = answers.get(vector.id)
         if answer is None:
@@ -57,6 +57,30 @@ def grade_all(where: Path, answers: Mapping[str, tuple[v.Answer, ...] | v.Declin
                 raise UsageError(f"{but}: {vector.id}: {error}") from error
             out.append(Grade(path=path, vector=vector, state="fail" if failures else "pass", failures=failures))
     return tuple(out)
+
+
+def shortfalls(grades: Iterable[Grade], without: Collection[str]) -> list[str]:
+    """One line per folder that was not wholly answered. without: folders and vectors that the engine says it lacks; an
+    answer there is a line too. Raises UsageError for a name that is neither."""
+    by_folder: dict[str, list[Grade]] = {}
+    for one in grades:
+        by_folder.setdefault(v.folder_of(one.vector.input), []).append(one)
+    ids = {one.vector.id for found in by_folder.values() for one in found}
+    for name in without:
+        if name not in ids and name not in v.folders():
+            raise UsageError(f"--without {name}: no folder and no vector; folders: {', '.join(v.folders())}")
+    out = []
+    for folder, found in by_folder.items():
+        lacked = [one for one in found if folder in without or one.vector.id in without]
+        asked = [one for one in found if one not in lacked]
+        answered = [one for one in asked if one.state in ("pass", "fail")]
+        if len(answered) < len(asked):
+            state = "partly offered" if answered else "not offered"
+            out.append(f"{state:14}  {folder}: {len(answered)} of {len(asked)} vectors answered")
+        for one in lacked:
+            if one.state in ("pass", "fail"):
+                out.append(f"{'offered':14}  {folder}/{one.vector.id}: answered, though --without names it")
+    return out
 
 
 def grade(vector: v.Vector, answer: tuple[v.Answer, ...]) -> tuple[Failure, ...]:

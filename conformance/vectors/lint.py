@@ -21,6 +21,10 @@ MOST_BYTES = 5_000_000
 """What a repository should be asked to carry."""
 
 
+Tried = set[tuple[str, str]]
+"""(folder, rule)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """What lint found."""
@@ -39,7 +43,7 @@ def lint(where: Path) -> Report:
     unreadable = 0
     size = 0
     seen: dict[str, Path] = {}
-    tried: set[tuple[str, str]] = set()
+    tried: Tried = set()
     found = store.paths(where)
     for path in found:
         try:
@@ -49,12 +53,7 @@ def lint(where: Path) -> Report:
             unreadable += 1
             continue
         size += path.stat().st_size
-        found_here = list(problems_of(vector))
-        if not found_here:
-            rules = {(v.folder_of(vector.input), rule) for rule in vector.provenance.rules}
-            found_here = list(blind(vector, {rule for _, rule in rules - tried}))
-            tried |= rules
-        problems.extend(f"{path}: {problem}" for problem in found_here)
+        problems.extend(f"{path}: {problem}" for problem in problems_of(vector, tried))
         problems.extend(_name(path, vector))
         if vector.id in seen:
             problems.append(f"{path}: id: the same as {seen[vector.id]}")
@@ -64,8 +63,20 @@ def lint(where: Path) -> Report:
     return Report(files=len(found), size=size, problems=tuple(problems), unreadable=unreadable)
 
 
-def problems_of(vector: v.Vector) -> Iterator[str]:
-    """What is wrong inside one vector: its id, its expected tables, its provenance."""
+def problems_of(vector: v.Vector, tried: Tried) -> list[str]:
+    """What is wrong inside one vector: its id, its expected tables, its provenance, and rules that see nothing wrong.
+
+    tried: rules that have seen a planted fault; those of this vector join them.
+    """
+    found = list(_contents(vector))
+    if not found:
+        rules = {(v.folder_of(vector.input), rule) for rule in vector.provenance.rules}
+        found = list(_blind(vector, {rule for _, rule in rules - tried}))
+        tried |= rules
+    return found
+
+
+def _contents(vector: v.Vector) -> Iterator[str]:
     right = v.id_of(vector.input)
     if vector.id != right:
         yield f"id: {vector.id}, its input hashes to {right}"
@@ -102,7 +113,7 @@ def _rules(vector: v.Vector) -> Iterator[str]:
         yield f"provenance.rules: {list(vector.provenance.rules)}, the vector checks {list(rules)}"
 
 
-def blind(vector: v.Vector, rules: Iterable[str]) -> Iterator[str]:
+def _blind(vector: v.Vector, rules: Iterable[str]) -> Iterator[str]:
     """Those of the rules, which the vector names, that find nothing in any of its planted faults."""
     left, judge = set(rules), judge_of(vector.input)
     for answered in faults(vector.expected) if left else ():

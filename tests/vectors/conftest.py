@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ropecheck.conformance.cli import app as cli
-from ropecheck.conformance.vectors.types import FOLDERS
+from ropecheck.conformance.vectors.types import folders
 
 COMMITTED = Path(__file__).parents[2] / "vectors"
 
@@ -37,7 +37,7 @@ def answer_to(vector: Json) -> list[Json]:
 @pytest.fixture
 def some(tmp_path: Path) -> Path:
     """A folder with the first three vectors of every kind."""
-    for folder in FOLDERS:
+    for folder in folders():
         (tmp_path / "some" / folder).mkdir(parents=True)
         for path in sorted((COMMITTED / folder).glob("*.json"))[:3]:
             shutil.copy(path, tmp_path / "some" / folder)
@@ -51,11 +51,11 @@ class Graded:
         self.file = folder / "answers.json"
         self.capsys = capsys
 
-    def __call__(self, where: Path, answers: object) -> tuple[int, str]:
+    def __call__(self, where: Path, answers: object, *options: str) -> tuple[int, str]:
         """Exit code, and all that was printed."""
         text = answers if isinstance(answers, str) else json.dumps(answers)
         self.file.write_text(text)
-        code = cli.execute(["vectors", "check", str(where), "--against", str(self.file)])
+        code = cli.execute(["vectors", "check", str(where), "--against", str(self.file), *options])
         captured = self.capsys.readouterr()
         return code, captured.out + captured.err
 
