@@ -40,6 +40,8 @@ def requests_of(state: State, batch: Batch) -> tuple[v.Request, ...]:
 
 def batch_of(batch: Batch) -> Batch:
     """The batch with its requests numbered as `requests_of` lists them."""
+    if not batch.reqs:
+        return Batch(batch.mode)
     number = {req: at for at, req in enumerate(dict.fromkeys(batch.reqs))}
     parts = [replace(part, reqs=tuple(number[req] for req in part.reqs)) for part in batch.parts]
     return Batch(batch.mode, tuple(parts))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ropecheck.conformance.vectors import store
+from ropecheck.conformance.vectors.types import folders
 from tests.vectors.conftest import COMMITTED, Graded, Json, answer_to, only
 
 
@@ -138,8 +139,8 @@ def test_a_wrong_answer_fails_with_rule_and_signature(
                 "session.delta",
                 "session.media_spans",
                 "session.refused",
+                "session.replace_all",
                 "table.present",
-                "table.three_rows",
             }
         ),
         "draft_decode": lambda vector: _media(vector) and len(vector["expected"]) > 1,
@@ -215,12 +216,30 @@ def test_missing_and_not_offered_are_no_pass(graded: Graded, some: Path) -> None
     assert f"not offered  decode/{two['id']}" in out and ": no such mode" in out
     assert out.splitlines()[-1] == "1 pass, 0 fail, 1 not offered, 1 missing"
     answers[three["id"]] = {"not_offered": "no such mode"}
-    assert graded(some / "decode", answers)[0] == 0
+    code, out = graded(some / "decode", answers)
+    assert code == 3 and "partly offered  decode: 1 of 3 vectors answered" in out
     answers[one["id"]] = {"not_offered": "no such mode"}
     assert graded(some / "decode", answers)[0] == 4
     assert graded(some / "decode", {})[0] == 4
     code, out = graded(some / "decode", {"ffff": [], one["id"]: answer_to(one)})
     assert out.splitlines()[-1].endswith(f"1 answers belong to no vector in {some / 'decode'}")
+
+
+def test_what_an_engine_lacks_it_must_say(graded: Graded, some: Path) -> None:
+    vectors = [_load(path) for path in sorted(some.rglob("*.json"))]
+    declined: dict[str, object] = {vector["id"]: {"not_offered": "not yet"} for vector in vectors}
+    (idle,) = (vector for vector in vectors if vector["input"].get("batch", {}).get("mode") == "idle")
+    code, out = graded(some, declined | {idle["id"]: answer_to(idle)})
+    assert code == 3, "one folder answered and all others declined is no success"
+    assert "not offered     decode: 0 of 3 vectors answered" in out
+    decodes = {vector["id"]: answer_to(vector) for vector in vectors if vector["id"] in str(list(some.glob("decode/*")))}
+    others = [name for folder in folders() if folder not in ("idle", "decode") for name in ("--without", folder)]
+    assert graded(some, declined | decodes | {idle["id"]: answer_to(idle)}, *others)[0] == 0
+    first = next(iter(decodes))
+    code, out = graded(some, declined | decodes, *others, "--without", "idle", "--without", first)
+    assert code == 3 and f"decode/{first}: answered, though --without names it" in out
+    code, out = graded(some, declined, "--without", "decodes")
+    assert code == 2 and "--without decodes: no folder and no vector; folders: beam_decode" in out
 
 
 @pytest.mark.parametrize(
