@@ -14,7 +14,7 @@ Value = int | tuple[int | tuple[int, ...], ...]
 """A number, a number per row, or a tree's parents per row."""
 
 
-class BatchPart(msgspec.Struct, frozen=True, omit_defaults=True):
+class BatchPart(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Rows of one mode. mode: "" where it is the batch's own."""
 
     reqs: tuple[int, ...] = ()
@@ -27,7 +27,7 @@ class BatchPart(msgspec.Struct, frozen=True, omit_defaults=True):
         return value if isinstance(value, tuple) else (value,) * len(self.reqs)
 
 
-class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
+class Batch(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One forward's rows. In a scenario only chosen fields stand in it; over the pipe all of them."""
 
     mode: str

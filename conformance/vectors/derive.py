@@ -145,8 +145,8 @@ def _check_value(mode: Mode, field: Field, part: BatchPart, value: Any, row: str
             raise OutOfDomain(f"{where}: {row} has {len(value) + 1} nodes, {domain.nodes} is {nodes}")
         return
     least = domain.low if isinstance(domain, Whole) else _least(mode, field, request)
-    if value < least:
-        raise OutOfDomain(f"{where}: {row} has {value}, at least {least} must be")
+    if not least <= value <= v.LARGEST:
+        raise OutOfDomain(f"{where}: {row} has {value}, not in {least} .. {v.LARGEST}")
 
 
 def _least(mode: Mode, field: Field, request: v.Request | None) -> int:

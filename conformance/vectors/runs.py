@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from ropecheck.conformance.vectors import types as v
-from ropecheck.spec.history import Column, Family, History, Run, run_length
+from ropecheck.spec.history import Column, Family, History, OutOfDomain, Run, run_length
 
 
 def history_of(runs: Sequence[v.Run]) -> History:
-    """A vector's runs as a history."""
+    """A vector's runs as a history. Raises OutOfDomain for one of too many patches."""
+    for run in runs:
+        if run.grid is not None and prod(run.grid) > v.LARGEST:
+            raise OutOfDomain(f"a run of {prod(run.grid)} patches; at most {v.LARGEST}")
     return tuple(
         Run(
             kind=run.kind,

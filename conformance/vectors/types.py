@@ -25,7 +25,10 @@ SCHEMA_FILE = Path(__file__).parent.parent / "data" / "vector.schema.json"
 FREE = -1
 """Stands in a table where any value will do; no position is negative."""
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
+LARGEST = 1 << 20
+"""No count is larger, and no run has more patches."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 Rows = tuple[tuple[int, ...], ...]
 """One tuple per axis (t, h, w, ..), all of equal width."""
 Spans = tuple[tuple[Count, Count], ...]

@@ -232,7 +232,8 @@ def test_what_an_engine_lacks_it_must_say(graded: Graded, some: Path) -> None:
     code, out = graded(some, declined | {idle["id"]: answer_to(idle)})
     assert code == 3, "one folder answered and all others declined is no success"
     assert "not offered     decode: 0 of 3 vectors answered" in out
-    decodes = {vector["id"]: answer_to(vector) for vector in vectors if vector["id"] in str(list(some.glob("decode/*")))}
+    decoding = {path.stem for path in some.glob("decode/*")}
+    decodes = {vector["id"]: answer_to(vector) for vector in vectors if vector["id"] in decoding}
     others = [name for folder in folders() if folder not in ("idle", "decode") for name in ("--without", folder)]
     assert graded(some, declined | decodes | {idle["id"]: answer_to(idle)}, *others)[0] == 0
     first = next(iter(decodes))
