@@ -12,12 +12,13 @@ Answered = dict[str, v.Answer]
 
 
 def faults(expected: tuple[v.Table, ...]) -> Iterator[Answered]:
-    """Answers that are wrong in one table each, and one that lacks a table."""
+    """Answers that are wrong in one table each, or lack one."""
     right: Answered = {table.label: table for table in expected}
     if "" in right:
         yield {**right, f"step {len(right)}": replace(right[""], label=f"step {len(right)}")}
     for table in expected:
-        yield {label: answer for label, answer in right.items() if label != table.label}
+        if table.positions is None or len(expected) > 1:
+            yield {label: answer for label, answer in right.items() if label != table.label}
         for wrong in _tables(table):
             yield {**right, table.label: wrong}
         for wrong in _values(table):
@@ -25,7 +26,7 @@ def faults(expected: tuple[v.Table, ...]) -> Iterator[Answered]:
 
 
 def _tables(table: v.Table) -> Iterator[v.Table]:
-    """One cell, one row, one column, one axis."""
+    """One cell, one row, one column, one axis; a table unset."""
     width = table.free[0][0] if table.free else len((table.rows or (table.positions or (),))[0])
     for at in _places(width):
         if table.positions is not None:
@@ -33,7 +34,10 @@ def _tables(table: v.Table) -> Iterator[v.Table]:
         if table.rows is not None:
             yield replace(table, rows=tuple(_moved(row, at) for row in table.rows))
             yield replace(table, rows=(*table.rows[:-1], _moved(table.rows[-1], at)))
+    if table.positions is not None:
+        yield replace(table, positions=None)
     if table.rows is not None:
+        yield replace(table, rows=None)
         yield replace(table, rows=table.rows[:-1])
         yield replace(table, rows=tuple((*row[:width], 7) for row in table.rows))
         yield replace(table, rows=tuple(row[: max(0, width - 1)] for row in table.rows))
