@@ -35,8 +35,8 @@ def test_one_test_per_rule_and_unreached_ones_are_skipped(toy: Path) -> None:
     assert code == 0, out
     told = dict(re.findall(r"^ropecheck::(\S+) (\w+)", out, re.MULTILINE))
     assert set(told) == set(all_rules())
-    assert told["decode.delta_applies_once"] == "PASSED"
-    assert told["extend.inside_table"] == "PASSED"
+    assert told["table.past_table"] == "PASSED"
+    assert told["table.inside_table"] == "PASSED"
     for rule in (
         "target_verify.depths",
         "padding.width",
@@ -56,14 +56,14 @@ def test_a_broken_rule_fails_alone_and_is_explained(toy: Path) -> None:
     code, out = _pytest(toy, "--ropecheck-adapter", "broken_engine:ToyEngine", "--deselect", "test_positions.py")
     assert code == 1
     assert "FAILED" in out or "failed" in out
-    assert "decode.delta_applies_once  decode: delta missing" in out
+    assert "table.past_table  decode: delta missing" in out
     assert "Traceback" not in out
     assert re.search(r"\b4 failed, \d+ passed, \d+ skipped", out), out
 
 
 def test_the_ini_file_names_the_adapter(toy: Path) -> None:
     (toy / "pytest.ini").write_text("[pytest]\nropecheck_adapter = toy_engine:ToyEngine\nropecheck_modes = decode\n")
-    code, out = _pytest(toy, "-k", "decode or extend.width")
+    code, out = _pytest(toy, "-k", "past_table or table.width")
     assert code == 0
     assert "extend was not asked for" in out
 
