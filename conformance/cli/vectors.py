@@ -26,7 +26,8 @@ def gen(
 ) -> int:
     """Write the vectors of the chosen scenarios. Vectors that are there already stay as they are."""
     from ropecheck.conformance.vectors.choose import choose, uncovered
-    from ropecheck.conformance.vectors.make import candidates, sources
+    from ropecheck.conformance.vectors.make import candidates
+    from ropecheck.conformance.vectors.sources import sources
 
     pool = candidates(sources())
     vectors = choose(pool)

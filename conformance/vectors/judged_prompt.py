@@ -42,7 +42,7 @@ def prompt_judge(value: v.PromptTableInput) -> Callable[[Tally, Mapping[str, v.A
         table, rules = columns_of(answer.rows), all_rules()
         for rule, about in _asked(value, right, table, answer.delta):
             tally.check(rule, MODE)
-            if not rules[rule].check(*about):  # type: ignore[call-arg]
+            if not rules[rule].check(*about):
                 _wrong(tally, rule, right, table, answer.delta)
 
     return ask_rules

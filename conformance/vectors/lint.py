@@ -1,7 +1,7 @@
 """Is a set of vectors sound? Every problem is one line that names the file and the place.
 
-Each expected table is derived a second time; the rules must find nothing in it, and each that a vector names must find a
-fault that is planted there.
+Each expected table is derived a second time; the rules must find nothing in it, and of every folder each rule
+that a vector names must find a fault that is planted there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Report:
 
 
 def lint(where: Path) -> Report:
-    """Check every vector of a folder, or one; of every folder, that each rule which it names can see a fault. Raises UsageError when there is no such place."""
+    """Check every vector of a folder, or one. Raises UsageError when there is no such place."""
     problems: list[str] = []
     unreadable = 0
     size = 0

@@ -11,8 +11,6 @@ import msgspec
 from ropecheck.conformance.scenario import operations as ops
 from ropecheck.conformance.scenario.forward import OWN_NAME, Expected
 from ropecheck.conformance.scenario.lifecycle import apply
-from ropecheck.conformance.scenarios.chosen import chosen
-from ropecheck.conformance.scenarios.exhaustive.modes import ModeScope, batches
 from ropecheck.conformance.vectors import types as v
 from ropecheck.conformance.vectors.judged import rules_of
 from ropecheck.conformance.vectors.make_prompts import prompts
@@ -20,8 +18,7 @@ from ropecheck.conformance.vectors.make_sessions import histories
 from ropecheck.conformance.vectors.wire import batch_of, requests_of, table_of
 from ropecheck.conformance.version import spec_hash
 from ropecheck.reference.requests import State
-from ropecheck.spec.history import image, text
-from ropecheck.spec.modes import all_modes, mode_of
+from ropecheck.spec.modes import mode_of
 from ropecheck.spec.modes.declaration import Mode
 from ropecheck.spec.rules import all_rules
 
@@ -39,19 +36,6 @@ class Candidate:
     @property
     def folder(self) -> str:
         return v.folder_of(self.vector.input)
-
-
-DECLARED = ModeScope(name="declared", prompts=((text(5),), (text(2), image(1, 4, 6), text(3))), rows=2, bound=2)
-"""Batches of every mode, whether somebody chose scenarios for it or not."""
-
-
-def sources() -> Iterator[ops.Scenario]:
-    """What vectors are made of: chosen scenarios, then those that follow from the modes' declarations."""
-    yield from chosen()
-    for mode in all_modes().values():
-        for batch in batches(DECLARED, mode):
-            note = f"What the declaration of {mode.name} gives: {mode.title}"
-            yield ops.Scenario(name=f"declared: {mode.name}", ops=batch, note=note)
 
 
 def candidates(scenarios: Iterable[ops.Scenario]) -> tuple[Candidate, ...]:

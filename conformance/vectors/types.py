@@ -197,7 +197,7 @@ class Answer(Strict, frozen=True):
     """One table of an engine's answer. Fields that the vector's expected table has must be there."""
 
     label: str
-    """"" for a forward, "step 1".. for later forwards of a loop, "padded", "turn N" (N: the request), "retraction N"."""
+    """"" for a forward, "step 1".. for later ones of a loop, "padded", "turn N" (N: the request), "retraction N"."""
     positions: tuple[int, ...] | None = None
     """The 1-D table."""
     rows: Rows | None = None
