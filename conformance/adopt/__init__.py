@@ -1,6 +1,6 @@
 """The smallest way in: an engine's own pytest file calls `run_conformance(MyAdapter())`. See docs/adopt.md.
 
-An adapter is any object with the method `forward(batch)`; what it lacks it declines with `NotOffered`. Everything runs
+An adapter is any object with the method `forward(asked)`; what it lacks it declines with `NotOffered`. Everything runs
 in this process. Sessions, ownership and copy counts need an engine's own request objects: they are checked through the
 worker protocol (adapters/protocol.py), or with the vectors.
 """
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from ropecheck.adapters.batch import Batch, BatchPart
 from ropecheck.conformance.adopt import bridge as adopt_bridge
 from ropecheck.conformance.adopt.ledger import Ledger, explained
-from ropecheck.conformance.adopt.types import Adapter, Batch, NotOffered, Request
+from ropecheck.conformance.adopt.types import Adapter, Asked, NotOffered, Request
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.run import phases as all_phases
@@ -20,23 +21,25 @@ from ropecheck.conformance.run.phases import Options
 from ropecheck.conformance.run.subject import Subject
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.targets.registry import Target
+from ropecheck.spec.modes import all_modes
 
-__all__ = ["MODES", "Adapter", "Batch", "Ledger", "NotOffered", "Request", "run_conformance", "survey"]
+__all__ = [
+    "Adapter",
+    "Asked",
+    "Batch",
+    "BatchPart",
+    "Ledger",
+    "NotOffered",
+    "Request",
+    "known_modes",
+    "run_conformance",
+    "survey",
+]
 
-MODES = (
-    "extend",
-    "split_prefill",
-    "mixed",
-    "decode",
-    "draft_decode",
-    "target_verify",
-    "ragged_verify",
-    "draft_extend_v2",
-    "dllm_extend",
-    "idle",
-    "padding",
-)
-"""What `modes` may name."""
+
+def known_modes() -> tuple[str, ...]:
+    """What `modes` may name: every declared forward mode, and "padding"."""
+    return (*all_modes(), "padding")
 
 
 _OFFERED = Target(name="adapter", argv=(), offers=("forwards",))
@@ -83,11 +86,11 @@ def survey(adapter: Adapter, *, phases: Sequence[str] = ("chosen",), modes: Iter
     Raises UsageError for an unknown phase or mode, or an adapter without `forward`.
     """
     if not callable(getattr(adapter, "forward", None)):
-        raise UsageError(f"adapter {type(adapter).__name__}: has no method forward(batch)")
-    wanted = frozenset(MODES if modes is None else modes)
-    unknown = sorted(wanted - set(MODES))
+        raise UsageError(f"adapter {type(adapter).__name__}: has no method forward(asked)")
+    wanted = frozenset(known_modes() if modes is None else modes)
+    unknown = sorted(wanted - set(known_modes()))
     if unknown:
-        raise UsageError(f"modes: unknown {unknown[0]!r}; known: {', '.join(MODES)}")
+        raise UsageError(f"modes: unknown {unknown[0]!r}; known: {', '.join(known_modes())}")
     driver = _Driver(adopt_bridge.checker(adapter, wanted))
     for phase in all_phases.select(phases, _OFFERED):
         phase.drive(driver)

@@ -10,16 +10,16 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from ropecheck.spec.modes.cells import dtype
 
 from ropecheck.adapters import protocol
-from ropecheck.conformance.adopt.types import Adapter, Batch, NotOffered, Request
+from ropecheck.conformance.adopt.types import Adapter, Asked, NotOffered, Request
 from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import Check, CostCheck, Plan, TableCheck, plan
 from ropecheck.conformance.plan.rotary import RotaryCheck
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.reference.timeline import Timeline
+from ropecheck.spec.modes.declaration import Mode
 
 NO_STATE = "an in-process adapter has no request objects: sessions and ownership need the worker protocol"
 NO_CHANGE = "an in-process adapter is given numbers that it cannot change"
@@ -50,6 +50,7 @@ def checker(adapter: Adapter, modes: frozenset[str]) -> Callable[[Scenario], Out
             outcome,
             not_offered=(*outcome.not_offered, *declined),
             checked={rule: count for rule, count in outcome.checked.items() if rule not in vacuous},
+            by_mode={rule: modes for rule, modes in outcome.by_mode.items() if rule not in vacuous},
         )
 
     return check
@@ -76,8 +77,8 @@ def _answer(planned: Plan, adapter: Adapter, modes: frozenset[str], typed: list[
         match step:
             case protocol.Observe():
                 results.append(protocol.NotOffered(NO_STATE))
-            case protocol.Forward() if number in checks and checks[number].expected.mode not in modes:
-                results.append(protocol.NotOffered(f"{checks[number].expected.mode} was not asked for"))
+            case protocol.Forward() if number in checks and checks[number].expected.mode.name not in modes:
+                results.append(protocol.NotOffered(f"{checks[number].expected.mode.name} was not asked for"))
             case protocol.Forward() if number in checks:
                 results.append(_forward(step, checks[number], adapter, typed))
             case _:
@@ -92,12 +93,12 @@ def _forward(step: protocol.Forward, check: TableCheck, adapter: Adapter, typed:
     found = []
     for label in check.labels:
         try:
-            answered = adapter.forward(_batch(step, mode, check.expected.lines, label))
+            answered = adapter.forward(_asked(step, check.expected.lines, label))
             if isinstance(answered, NotOffered):
-                return protocol.NotOffered(str(answered) or f"{mode} is not offered")
+                return protocol.NotOffered(str(answered) or f"{mode.name} is not offered")
             found.append(_table(mode, label, answered, typed))
         except NotOffered as error:
-            return protocol.NotOffered(str(error) or f"{mode} is not offered")
+            return protocol.NotOffered(str(error) or f"{mode.name} is not offered")
         except _Malformed as error:
             return protocol.Raised("adapter", "TypeError", str(error), "")
         except Exception as error:  # an engine's exception is a verdict, not the end of the run
@@ -105,25 +106,15 @@ def _forward(step: protocol.Forward, check: TableCheck, adapter: Adapter, typed:
     return protocol.Tables(tuple(found))
 
 
-def _batch(step: protocol.Forward, mode: str, lines: tuple[Timeline, ...], label: str) -> Batch:
+def _asked(step: protocol.Forward, lines: tuple[Timeline, ...], label: str) -> Asked:
     requests = tuple(Request(table=_rows(line), delta=line.delta if line.has_media else 0) for line in lines)
     padding = step.padding if label == "padded" else None
-    return Batch(
-        mode=mode,
+    return Asked(
+        batch=step.batch,
         requests=requests,
-        seq_lens=step.seq_lens,
-        prefix_lens=step.prefix_lens,
-        extend_lens=step.extend_lens,
-        decoding=step.decoding,
-        topk=step.topk,
         step=int(label.removeprefix("step ")) if label.startswith("step ") else 0,
-        num_draft_tokens=step.num_draft_tokens,
-        parents=step.parents,
-        ragged_tokens=step.ragged_tokens,
-        block_offsets=step.block_offsets,
-        block_size=step.block_size,
-        padded_tokens=0 if padding is None else padding.tokens,
-        buffer="" if padding is None else padding.kind,
+        padded_tokens=step.tier if padding is None else padding.tokens,
+        buffer=("tier" if step.tier else "") if padding is None else padding.kind,
     )
 
 
@@ -131,13 +122,13 @@ def _rows(line: Timeline) -> tuple[tuple[int, ...], ...] | None:
     return tuple(map(tuple, line.table[:, : line.tabulated].tolist())) if line.has_media else None
 
 
-def _table(mode: str, label: str, answered: object, typed: list[str]) -> protocol.Table:
+def _table(mode: Mode, label: str, answered: object, typed: list[str]) -> protocol.Table:
     """An adapter's pair as a worker would send it. Raises _Malformed."""
     if not isinstance(answered, tuple | list) or len(answered) != 2:
-        raise _Malformed(f"forward({mode}) must return (positions, rows), not {type(answered).__name__}")
+        raise _Malformed(f"forward({mode.name}) must return (positions, rows), not {type(answered).__name__}")
     positions, rows = answered
     typed.extend(name for name in map(_dtype_of, answered) if name)
-    return protocol.Table(label, _tensor(positions, dtype(mode, True)), _tensor(rows, dtype(mode, False)))
+    return protocol.Table(label, _tensor(positions, mode.index_dtype), _tensor(rows, "int64"))
 
 
 def _dtype_of(values: object) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ropecheck.conformance.adopt import Batch, NotOffered, Request
+from ropecheck.conformance.adopt import Asked, BatchPart, NotOffered, Request
 
 
 def column(request: Request, index: int) -> tuple[int, ...]:
@@ -21,39 +21,52 @@ class Whole:
 
     offers_padding = True
 
-    def forward(self, batch: Batch) -> object:
+    def forward(self, asked: Asked) -> object:
         indices: list[int] = []
         columns: list[tuple[int, ...]] = []
-        if batch.mode == "dllm_extend":
-            blocks = [offset + i for offset in batch.block_offsets for i in range(batch.block_size)]
-            return self.tables(batch, blocks, None)
-        for row, request in enumerate(batch.requests):
-            for index in self.read(batch, row):
-                indices.append(index)
-                columns.append(column(request, index))
-        width = max(len(indices), batch.ragged_tokens, batch.padded_tokens)
-        spare = width - len(indices)
-        return self.tables(batch, indices + [0] * spare, columns + [(0, 0, 0)] * spare)
+        row = 0
+        for part in asked.batch.parts:
+            mode = part.mode or asked.mode
+            for number in range(len(part.reqs)):
+                for index in self.read(mode, part, number, asked.step):
+                    indices.append(index)
+                    columns.append(column(asked.requests[row], index))
+                row += 1
+        spare = max(len(indices), asked.padded_tokens) - len(indices)
+        rows = None if asked.mode == "dllm_extend" else columns + [(0, 0, 0)] * spare
+        return self.tables(asked, indices + [0] * spare, rows)
 
-    def read(self, batch: Batch, row: int) -> list[int]:
-        """Indices of one request."""
-        match batch.mode:
+    def read(self, mode: str, part: BatchPart, row: int, step: int) -> list[int]:
+        """Indices of one row."""
+
+        def of(name: str) -> Any:
+            return part.each(name)[row]
+
+        match mode:
             case "decode":
-                return [batch.seq_lens[row] - 1]
-            case "extend" | "split_prefill" | "mixed":
-                start = batch.prefix_lens[row]
-                return list(range(start, start + batch.extend_lens[row]))
+                return [of("seq_len") - 1]
+            case "beam_members":
+                return [of("seq_len") - 1] * of("members")
+            case "extend" | "split_prefill":
+                return list(range(of("prefix_len"), of("prefix_len") + of("extend_len")))
             case "draft_decode":
-                return [batch.seq_lens[row] + batch.step] * batch.topk
+                return [of("seq_len") + step] * of("topk")
+            case "frozen_kv_draft":
+                return [of("seq_len") - 1] * of("topk")
             case "draft_extend_v2":
-                return [batch.seq_lens[row] + i for i in range(batch.num_draft_tokens)]
+                return [of("seq_len") + i for i in range(of("num_draft_tokens"))]
+            case "widened_draft_extend":
+                first = of("seq_len") - of("num_front_tokens")
+                return list(range(first, of("seq_len") + of("num_draft_tokens")))
+            case "dllm_extend":
+                return [of("block_offset") + i for i in range(of("block_size"))]
             case _:
                 depths = [0]
-                for parent in batch.parents[row]:
+                for parent in of("parents"):
                     depths.append(depths[parent] + 1)
-                return [batch.seq_lens[row] + depth for depth in depths]
+                return [of("seq_len") + depth for depth in depths]
 
-    def tables(self, batch: Batch, indices: list[int], columns: list[tuple[int, ...]] | None) -> tuple[Any, Any]:
+    def tables(self, asked: Asked, indices: list[int], columns: list[tuple[int, ...]] | None) -> tuple[Any, Any]:
         return indices, None if columns is None else [[one[axis] for one in columns] for axis in range(3)]
 
 
@@ -62,8 +75,8 @@ class Arrays(Whole):
 
     dtype = np.int64
 
-    def tables(self, batch: Batch, indices: list[int], columns: list[tuple[int, ...]] | None) -> tuple[Any, Any]:
-        index = np.array(indices, dtype=np.int32 if batch.mode == "dllm_extend" else np.int64)
+    def tables(self, asked: Asked, indices: list[int], columns: list[tuple[int, ...]] | None) -> tuple[Any, Any]:
+        index = np.array(indices, dtype=np.int32 if asked.mode == "dllm_extend" else np.int64)
         rows = None if columns is None else np.array(columns, dtype=self.dtype).reshape(len(columns), 3).T
         return index, rows
 
@@ -77,37 +90,37 @@ class Narrow(Arrays):
 class Declines:
     """Nothing is offered."""
 
-    def forward(self, batch: Batch) -> object:
+    def forward(self, asked: Asked) -> object:
         raise NotOffered("nothing yet")
 
 
 class Raises(Whole):
     """The engine fails in decode."""
 
-    def forward(self, batch: Batch) -> object:
-        if batch.mode == "decode":
+    def forward(self, asked: Asked) -> object:
+        if asked.mode == "decode":
             raise ValueError("shape mismatch")
-        return super().forward(batch)
+        return super().forward(asked)
 
 
 class NoTables(Whole):
     """The adapter returns something else in decode."""
 
-    def forward(self, batch: Batch) -> object:
-        return "tables" if batch.mode == "decode" else super().forward(batch)
+    def forward(self, asked: Asked) -> object:
+        return "tables" if asked.mode == "decode" else super().forward(asked)
 
 
 class Unset(Whole):
     """Rows are missing in decode."""
 
-    def tables(self, batch: Batch, indices: list[int], columns: list[tuple[int, ...]] | None) -> tuple[Any, Any]:
-        return super().tables(batch, indices, None if batch.mode == "decode" else columns)
+    def tables(self, asked: Asked, indices: list[int], columns: list[tuple[int, ...]] | None) -> tuple[Any, Any]:
+        return super().tables(asked, indices, None if asked.mode == "decode" else columns)
 
 
 class Forgetful(Whole):
     """Padding holds what it likes."""
 
-    def tables(self, batch: Batch, indices: list[int], columns: list[tuple[int, ...]] | None) -> tuple[Any, Any]:
-        if batch.padded_tokens and columns:
+    def tables(self, asked: Asked, indices: list[int], columns: list[tuple[int, ...]] | None) -> tuple[Any, Any]:
+        if asked.padded_tokens and columns:
             columns = [(7, 7, 7) if one == (0, 0, 0) else one for one in columns]
-        return super().tables(batch, indices, columns)
+        return super().tables(asked, indices, columns)

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ropecheck.conformance.adopt import Batch, NotOffered, survey
+from ropecheck.conformance.adopt import Asked, NotOffered, survey
 from ropecheck.conformance.cli import app as cli
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.families.case import Case
@@ -213,7 +213,7 @@ def test_every_family_rule_has_a_chosen_case() -> None:
 
 def test_an_adapter_in_process_has_no_prompt_tables() -> None:
     class Adapter:
-        def forward(self, batch: Batch) -> NotOffered:
+        def forward(self, asked: Asked) -> NotOffered:
             return NotOffered("nothing")
 
     with pytest.raises(UsageError, match="offers no phase families"):
