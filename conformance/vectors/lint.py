@@ -105,7 +105,11 @@ def _contents(vector: v.Vector) -> Iterator[str]:
 
 def _rules(vector: v.Vector) -> Iterator[str]:
     """The rules find nothing in the right answer, and those that the vector names are the ones that were asked."""
-    right = judge_of(vector.input)({table.label: table for table in vector.expected})
+    try:
+        right = judge_of(vector.input)({table.label: table for table in vector.expected})
+    except Exception as error:  # a rule's body may raise anything
+        yield f"expected: judging the right answer raises {type(error).__name__}: {error}"
+        return
     for failure in right.failures:
         yield f"expected: {failure.rule} says of the right answer: {failure.signature} ({failure.message})"
     rules = tuple(sorted(right.checked))
@@ -117,7 +121,11 @@ def _blind(vector: v.Vector, rules: Iterable[str]) -> Iterator[str]:
     """Those of the rules, which the vector names, that find nothing in any of its planted faults."""
     left, judge = set(rules), judge_of(vector.input)
     for answered in faults(vector.expected) if left else ():
-        left -= {failure.rule for failure in judge(answered).failures}
+        try:
+            left -= {failure.rule for failure in judge(answered).failures}
+        except Exception as error:  # a rule that lets nonsense pass leaves it to the next one
+            yield f"provenance.rules: judging a planted fault raises {type(error).__name__}: {error}"
+            return
         if not left:
             return
     yield from (f"provenance.rules: {rule} finds no planted fault" for rule in sorted(left))

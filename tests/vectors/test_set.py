@@ -7,16 +7,18 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 
 from ropecheck.conformance.cli import app as cli
-from ropecheck.conformance.scenarios.chosen import chosen
 from ropecheck.conformance.vectors import make, store, types
 from ropecheck.conformance.vectors.choose import choose, uncovered
-from ropecheck.conformance.vectors.derive import derive, to_table
+from ropecheck.conformance.vectors.derive import derive
 from ropecheck.conformance.vectors.lint import lint
 from ropecheck.conformance.vectors.make import Candidate, candidates
+from ropecheck.conformance.vectors.sources import sources
+from ropecheck.spec.modes.declaration import DECLARED, RUNNING, SeqLen, Tokens, Whole, mode, span
 from ropecheck.spec.rules import all_rules
 from tests.vectors.conftest import COMMITTED
 
@@ -34,7 +36,7 @@ OTHER_TOPICS = ("cost.", "freshness.", "laws.", "ownership.", "rotary.")
 
 @pytest.fixture(scope="module")
 def pool() -> tuple[Candidate, ...]:
-    return candidates(chosen())
+    return candidates(sources())
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def test_the_committed_set_is_sound_and_small() -> None:
 
 def test_every_folder_and_every_table_rule_has_a_vector() -> None:
     vectors = [store.read(path) for path in store.paths(COMMITTED)]
-    assert {types.folder_of(vector.input) for vector in vectors} == set(types.FOLDERS)
+    assert {types.folder_of(vector.input) for vector in vectors} == set(types.folders())
     rules = {rule for vector in vectors for rule in vector.provenance.rules}
     wanted = {rule for rule in all_rules() if not rule.startswith(OTHER_TOPICS)} - NO_TABLE_RULE
     assert wanted - rules == set()
@@ -77,23 +79,52 @@ def test_the_schema_file_is_that_of_the_structs() -> None:
 def test_derivation_imports_the_specification_only() -> None:
     code = (
         "import sys, ropecheck.conformance.vectors.derive; "
-        "print([m for m in sys.modules if m.split('.')[0] in ('reference', 'numpy', 'adapters')])"
+        "print(*(m for m in sys.modules if m.split('.')[0] == 'numpy' or m.startswith('ropecheck.')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    rooms = {name for name in done.stdout.split() if not name.startswith("ropecheck.spec")}
+    mine = {f"ropecheck.conformance.vectors{room}" for room in ("", ".derive", ".derive_session", ".runs", ".types")}
+    assert rooms == {"ropecheck.conformance", "ropecheck.adapters", "ropecheck.adapters.batch", *mine}
 
 
 def test_reference_and_specification_agree_on_every_candidate(pool: tuple[Candidate, ...]) -> None:
     for one in pool:
-        assert tuple(map(to_table, derive(one.vector.input))) == one.vector.expected, one.vector.provenance
+        assert tuple(found.table for found in derive(one.vector.input)) == one.vector.expected, one.vector.provenance
 
 
 def test_the_choice_covers_and_does_not_depend_on_order(pool: tuple[Candidate, ...]) -> None:
     kept = choose(pool)
     assert uncovered(kept, pool) == []
     assert choose(tuple(reversed(pool))) == kept
-    missing = uncovered([vector for vector in kept if types.folder_of(vector.input) != "idle"], pool)
-    assert missing == ["idle", "idle.no_columns"]
+    without = [vector for vector in kept if types.folder_of(vector.input) not in ("idle", "retraction")]
+    assert uncovered(without, pool) == [
+        "idle",
+        "retraction",
+        "retraction.refused_attempts",
+        "retraction.same_history",
+        "retraction.table",
+    ]
+
+
+def test_the_committed_set_is_what_gen_makes(pool: tuple[Candidate, ...]) -> None:
+    changes = store.changes(COMMITTED, choose(pool))
+    assert (changes.new, changes.other, changes.left_over) == ([], [], [])
+
+
+def test_a_new_mode_has_vectors_because_it_is_declared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    @mode("test_lookback", reads=RUNNING, buffers=("graph",), source="definition: a test's own")
+    def lookback(seq_len: SeqLen, back: Annotated[int, Whole(1, 3)]) -> Tokens:
+        """A lookback reads the newest token, and the ones before it."""
+        return span(seq_len - back, back)
+
+    try:
+        made = [one for one in candidates(sources()) if "test_lookback" in one.vector.provenance.scenario]
+        kept = choose(made)
+        assert {types.folder_of(vector.input) for vector in kept} == {"test_lookback", "padding"}
+        store.write(tmp_path, kept)
+        assert lint(tmp_path).problems == ()
+    finally:
+        del DECLARED[lookback.name]
 
 
 def test_gen_writes_the_same_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
