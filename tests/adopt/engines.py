@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ropecheck.conformance.adopt import Asked, BatchPart, NotOffered, Request
+from tests.naive import indices
 
 
 def column(request: Request, index: int) -> tuple[int, ...]:
@@ -22,49 +23,23 @@ class Whole:
     offers_padding = True
 
     def forward(self, asked: Asked) -> object:
-        indices: list[int] = []
+        read: list[int] = []
         columns: list[tuple[int, ...]] = []
         row = 0
         for part in asked.batch.parts:
             mode = part.mode or asked.mode
             for number in range(len(part.reqs)):
                 for index in self.read(mode, part, number, asked.step):
-                    indices.append(index)
+                    read.append(index)
                     columns.append(column(asked.requests[row], index))
                 row += 1
-        spare = max(len(indices), asked.padded_tokens) - len(indices)
+        spare = max(len(read), asked.padded_tokens) - len(read)
         rows = None if asked.mode == "dllm_extend" else columns + [(0, 0, 0)] * spare
-        return self.tables(asked, indices + [0] * spare, rows)
+        return self.tables(asked, read + [0] * spare, rows)
 
     def read(self, mode: str, part: BatchPart, row: int, step: int) -> list[int]:
         """Indices of one row."""
-
-        def of(name: str) -> Any:
-            return part.each(name)[row]
-
-        match mode:
-            case "decode":
-                return [of("seq_len") - 1]
-            case "beam_members":
-                return [of("seq_len") - 1] * of("members")
-            case "extend" | "split_prefill":
-                return list(range(of("prefix_len"), of("prefix_len") + of("extend_len")))
-            case "draft_decode":
-                return [of("seq_len") + step] * of("topk")
-            case "frozen_kv_draft":
-                return [of("seq_len") - 1] * of("topk")
-            case "draft_extend_v2":
-                return [of("seq_len") + i for i in range(of("num_draft_tokens"))]
-            case "widened_draft_extend":
-                first = of("seq_len") - of("num_front_tokens")
-                return list(range(first, of("seq_len") + of("num_draft_tokens")))
-            case "dllm_extend":
-                return [of("block_offset") + i for i in range(of("block_size"))]
-            case _:
-                depths = [0]
-                for parent in of("parents"):
-                    depths.append(depths[parent] + 1)
-                return [of("seq_len") + depth for depth in depths]
+        return indices(mode, part, row, step)
 
     def tables(self, asked: Asked, indices: list[int], columns: list[tuple[int, ...]] | None) -> tuple[Any, Any]:
         return indices, None if columns is None else [[one[axis] for one in columns] for axis in range(3)]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, TableView, Unrun
-from ropecheck.conformance.scenario.operations import Scenario
+from ropecheck.conformance.scenario.operations import Build, Scenario
 from ropecheck.conformance.scenario.words import idle
 from ropecheck.conformance.targets.registry import Target
 from tests.conformance.planted_worker import SUITE_BUG
 
-RULE = "decode.delta_applies_once"
+RULE = "table.past_table"
 ROOT = Path(__file__).parents[2]
 
 
@@ -39,13 +39,13 @@ class StubPlan:
 
 
 def stub_plan(scenario: Scenario, device: str = "cpu") -> StubPlan:
-    steps = tuple(protocol.Observe((op.pad_batch,)) for op in scenario.ops if isinstance(op, Idle))
+    steps = tuple(protocol.Observe((op.buffer_rows,)) for op in scenario.ops if isinstance(op, Build))
     return StubPlan(scenario, protocol.Job(scenario.id, steps, device))
 
 
 def stub_judge(plan: StubPlan, answer: protocol.Answer) -> Outcome:
     """Raised A and B are two signatures of one rule; NotOffered is not offered; everything else passes."""
-    if any(isinstance(op, Idle) and op.pad_batch == SUITE_BUG for op in plan.scenario.ops):
+    if any(isinstance(op, Build) and op.buffer_rows == SUITE_BUG for op in plan.scenario.ops):
         raise ZeroDivisionError("in the judge")
     failures, not_offered, unrun, checked = [], [], [], 0
     for step, result in enumerate(answer.results):

@@ -63,7 +63,7 @@ def test_exit_codes_of_a_run(scenarios: list[Scenario], code: int, ropecheck: Ru
         (["run", "--known", "/nonexistent"], "/nonexistent"),
         (["run", "--out", "/proc/nope"], "/proc/nope"),
         (["frobnicate"], "frobnicate"),
-        (["explain", "decode.delta"], "decode.delta_applies_once"),
+        (["explain", "table.past"], "table.past_table"),
         (["explain", "zzz"], "ropecheck list rules"),
         (["list", "cats"], "cats"),
         (["replay"], "ID|FILE"),

@@ -54,7 +54,7 @@ def add(folder: Path, witness: Scenario, signature: str = "A", **fields: Any) ->
         (scenario(how.NOT_OFFERED), {}, [PASSES], 1, "STALE"),
         (scenario(how.KILLED), {}, [PASSES], 3, "UNRUN"),
         (FAILS_A, {"mode": "extend"}, [PASSES], 1, "CHANGED"),
-        (FAILS_A, {"rule": "decode.index"}, [PASSES], 1, "CHANGED"),
+        (FAILS_A, {"rule": "table.index"}, [PASSES], 1, "CHANGED"),
     ],
 )
 def test_an_entry_must_fail_as_it_says(
@@ -156,7 +156,7 @@ def _entry(expires: datetime.date | None = None) -> known.Entry:
         (lambda text: text.replace("2026-11-29", '"soon"'), "first_seen"),
         (lambda text: text + 'versions = "newer than 3"\n', "versions: 'newer than 3'"),
         (lambda text: text.replace('"A"', '"*"'), "wildcards"),
-        (lambda text: text.replace(RULE, "decode.idex"), "unknown rule 'decode.idex' (did you mean decode.index?)"),
+        (lambda text: text.replace(RULE, "table.idex"), "unknown rule 'table.idex' (did you mean table.index?)"),
         (lambda text: text.replace(".json", ".jsno"), ".jsno"),
         (lambda text: text + "= =", "not TOML"),
     ],
@@ -242,7 +242,7 @@ def test_add_leaves_consequences_out(known_folder: Path, tmp_path: Path) -> None
         (["--reason", "x", "--link", " "], "--link"),
         (["--reason", "x"], "--link"),
         (["--reason", "x", "--link", "x", "--expires", "soon"], "--expires"),
-        (["--reason", "x", "--link", "x", "--rule", "decode.index"], "rule decode.index"),
+        (["--reason", "x", "--link", "x", "--rule", "table.index"], "rule table.index"),
     ],
 )
 def test_add_needs_a_reason_and_a_link(

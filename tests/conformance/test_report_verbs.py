@@ -64,7 +64,7 @@ def test_a_finding_that_is_no_longer_expected_is_new(report: Make, known_folder:
 def test_what_is_no_longer_reached_and_broken_entries(report: Make, known_folder: Path) -> None:
     before = report("before", PASSES)
     nothing = report("nothing", scenario(how.NOT_OFFERED))
-    assert diff(before, nothing).no_longer_checked == ("mode decode", "rule decode.delta_applies_once")
+    assert diff(before, nothing).no_longer_checked == ("mode decode", "rule table.past_table")
     add(known_folder, PASSES, signature="A")
     stale = report("stale", FAILS_B)
     assert diff(before, stale).broken
@@ -77,7 +77,7 @@ def test_the_trend_page_stands_alone(report: Make, tmp_path: Path) -> None:
     names = [str(tmp_path / "one.json"), str(tmp_path / "two.json")]
     assert cli.execute(["report", "trend", *names, "--out", str(out)]) == 0
     text = out.read_text()
-    assert "decode.delta_applies_once  decode  A" in text
+    assert "table.past_table  decode  A" in text
     assert "src=" not in text
     assert 'class="bad">1' in text
     assert page([("x<y", read(tmp_path / "one.json"))]).count("x&lt;y") == 2

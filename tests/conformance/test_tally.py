@@ -51,7 +51,7 @@ CONSEQUENCE = failure("follows from it", follows=RULE)
         ([failure("B"), CONSEQUENCE], 2),
         ([failure("A"), failure("B"), CONSEQUENCE], 2),
         ([CONSEQUENCE], 1),
-        ([failure("A"), failure("other", follows="decode.index")], 1),
+        ([failure("A"), failure("other", follows="table.index")], 1),
     ],
 )
 def test_a_consequence_is_expected_with_its_causes(failures: list[Failure], new: int, tmp_path: Path) -> None:

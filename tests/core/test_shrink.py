@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ropecheck.conformance.scenario.operations import Scenario, Submit
+from ropecheck.conformance.scenario.operations import Build, Scenario, Submit
 from ropecheck.conformance.scenario.words import decode, draft, extend, mixed, window
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, running, scenario, spec_round
 from ropecheck.conformance.scenarios.random import random_scenarios, shrink, stateful_scenarios
@@ -28,17 +28,17 @@ def big() -> Scenario:
 
 def test_a_decode_fault_shrinks_to_one_request_and_two_forwards() -> None:
     make = MUTANTS["decode delta missing"].make
-    key = ("decode.delta_applies_once", "decode", "delta missing")
+    key = ("table.past_table", "decode", "delta missing")
     small, failure = shrink(big(), key, lambda candidate: outcome(candidate, make))
     assert failure is not None and failure.key == key
-    assert [type(op).__name__ for op in small.ops] == ["Submit", "Extend", "Decode"]
+    assert [op.batch.mode for op in small.ops if isinstance(op, Build)] == ["extend", "decode"] and len(small.ops) == 3
     (submit,) = (op for op in small.ops if isinstance(op, Submit))
     assert len(submit.prompt) == 1
 
 
 def test_a_neighbours_delta_needs_two_requests() -> None:
     make = MUTANTS["decode text gets a neighbour's delta"].make
-    key = ("decode.text_only", "decode", "delta of another request")
+    key = ("table.text_only", "decode", "delta of another request")
     small, failure = shrink(big(), key, lambda candidate: outcome(candidate, make))
     assert failure is not None
     assert sum(isinstance(op, Submit) for op in small.ops) == 2 and len(small.ops) <= 5
@@ -57,20 +57,20 @@ def test_a_draft_graphs_stale_padding_shrinks_to_two_loads() -> None:
     )
     small, failure = shrink(start, key, lambda candidate: outcome(candidate, make))
     assert failure is not None and failure.label == "padded"
-    loads = [op for op in small.ops if isinstance(op, Draft)]
-    assert [(len(op.reqs), op.num_steps) for op in loads] == [(2, 2), (1, 2)]
+    loads = [op.batch for op in small.ops if isinstance(op, Build) and op.buffer]
+    assert [(len(batch.reqs), batch.number("num_steps")) for batch in loads] == [(2, 2), (1, 2)]
     assert len(small.ops) == 5
 
 
 def test_nothing_shrinks_without_the_failure() -> None:
-    same, failure = shrink(big(), ("decode.index", "decode", "off by one"), outcome)
+    same, failure = shrink(big(), ("table.index", "decode", "off by one"), outcome)
     assert same == big() and failure is None
 
 
 def test_a_request_is_taken_out_of_every_operation() -> None:
-    mixed = mixed((window(1),), (0,))
-    assert without_request(mixed, 0) == extend((window(1),))
-    assert without_request(mixed, 1) == decode((0,))
+    both = mixed((window(1),), (0,))
+    assert without_request(both, 0) == extend((window(1),))
+    assert without_request(both, 1) == decode((0,))
     assert without_request(Submit(0, PROMPTS["text"]), 0) is None
     assert all(candidate.id != big().id for candidate in candidates(big()))
 
