@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from ropecheck.adapters import protocol
+from ropecheck.adapters.batch import Batch
 from ropecheck.conformance.plan.planner import decoded
 from ropecheck.conformance.selftest.mutants import cells, forwards, padding
 from ropecheck.conformance.selftest.mutants.base import Mutant
@@ -44,13 +46,11 @@ def _hold(engine: ReferenceEngine, family: str, requests: tuple[v.Request, ...],
     return tuple(range(first, first + len(requests)))
 
 
-def _step(batch: v.Batch, reqs: tuple[int, ...], padding: protocol.Padding | None) -> protocol.Forward:
-    fields = {name: getattr(batch, name) for name in batch.__struct_fields__}
-    mode = v.folder_of(v.ForwardInput(family="", requests=(), batch=batch))
-    if mode == "ragged_verify":
-        mode = "target_verify"
-    path = "caller" if mode == "draft_decode" else "direct"
-    return protocol.Forward(mode=mode, reqs=reqs, padding=padding, path=path, **fields)
+def _step(
+    batch: Batch, reqs: tuple[int, ...], padding: protocol.Padding | None = None, tier: int = 0
+) -> protocol.Forward:
+    parts = tuple(replace(part, reqs=tuple(reqs[req] for req in part.reqs)) for part in batch.parts)
+    return protocol.Forward(batch=Batch(batch.mode, parts), padding=padding, tier=tier, path="caller")
 
 
 def _tables(engine: ReferenceEngine, step: protocol.Forward, padded: bool) -> tuple[v.Answer, ...]:
@@ -77,7 +77,7 @@ def _answer(mutant: Mutant | None, value: v.ForwardInput | v.PaddingInput) -> tu
     engine = ReferenceEngine() if mutant is None else mutant.make()
     if isinstance(value, v.ForwardInput):
         reqs = _hold(engine, value.family, value.requests, 0)
-        return _tables(engine, _step(value.batch, reqs, None), padded=False)
+        return _tables(engine, _step(value.batch, reqs, tier=value.tier), padded=False)
     answer: tuple[v.Answer, ...] = ()
     first = 0
     for load in (*value.earlier, value.load):
