@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -279,3 +280,10 @@ def test_an_unsound_vector_grades_nobody(graded: Graded, some: Path) -> None:
 def test_no_such_files(graded: Graded, tmp_path: Path) -> None:
     code, out = graded(tmp_path / "nowhere", {})
     assert code == 2 and "no such file or folder" in out
+
+
+def test_the_manuals_answers_are_answers(graded: Graded) -> None:
+    shown = re.findall(r"```json\n(\{.*?\})\n```", (COMMITTED / "README.md").read_text(), re.DOTALL)[0]
+    code, out = graded(COMMITTED, shown, "--quiet")
+    assert code == 3
+    assert out.splitlines()[-1].startswith("2 pass, 0 fail, 1 not offered, ") and "belong to no" not in out
