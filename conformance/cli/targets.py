@@ -16,7 +16,7 @@ from ropecheck.conformance.matrix import bisect as bisection
 from ropecheck.conformance.matrix import matrix
 from ropecheck.conformance.matrix import render as matrix_render
 from ropecheck.conformance.selftest import history_score, mutant_score
-from ropecheck.conformance.selftest.mutants import MUTANTS
+from ropecheck.conformance.selftest.mutants import all_mutants
 from ropecheck.conformance.store.files import pretty, write_atomic
 from ropecheck.conformance.targets import pip_overlay, provision, provisioned, smoke
 from ropecheck.conformance.targets import registry as targets
@@ -231,7 +231,7 @@ def score_mutants() -> int:
     for number, one in enumerate(mutant_score.score(), start=1):
         found.append(one)
         if number % 20 == 0:
-            console().print(f"{number} of {len(MUTANTS)} planted faults tried")
+            console().print(f"{number} of {len(all_mutants())} planted faults tried")
     result = mutant_score.summed_up(found)
     for line in mutant_score.lines(result):
         console().print(line, soft_wrap=True)

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.scenarios.chosen import chosen, laws
 from ropecheck.conformance.scenarios.exhaustive import sweep
-from ropecheck.conformance.selftest.mutants import MUTANTS, Mutant
+from ropecheck.conformance.selftest.mutants import Mutant, all_mutants
 from ropecheck.conformance.selftest.reference_engine import ReferenceEngine
 from ropecheck.conformance.selftest.reference_worker import answer
 from ropecheck.spec.rules import all_rules
@@ -69,10 +70,18 @@ def score(progress: Iterable[Mutant] | None = None) -> Iterator[Scored]:
     """Score the faults one by one."""
     first = [plan(scenario) for scenario in chain(chosen(), laws.scenarios())]
     small = [plan(scenario) for scenario in sweep(SMALLEST_BOUND)]
-    for mutant in progress or MUTANTS.values():
-        caught, rules = _run_all(mutant, first)
-        bound = _first(mutant.make, small)
+    for mutant in progress or all_mutants().values():
+        caught, rules = _run_all(mutant, [planned for planned in first if touches(mutant, planned)])
+        bound = _first(mutant.make, [planned for planned in small if touches(mutant, planned)])
         yield Scored(mutant, caught or bound, bound, rules)
+
+
+def touches(mutant: Mutant, planned: Plan) -> bool:
+    """Whether a scenario can show the fault at all."""
+    if not mutant.mode:
+        return True
+    steps = (step.forward if isinstance(step, protocol.Cost) else step for step in planned.job.steps)
+    return any(isinstance(step, protocol.Forward) and step.mode == mutant.mode for step in steps)
 
 
 def summed_up(scored: Iterable[Scored]) -> Score:

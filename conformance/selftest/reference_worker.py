@@ -68,9 +68,9 @@ def main() -> None:
     modes.install(())
     make: Callable[[], ReferenceEngine] = ReferenceEngine
     if arguments.mutant:
-        from ropecheck.conformance.selftest.mutants import MUTANTS
+        from ropecheck.conformance.selftest.mutants import all_mutants
 
-        make = MUTANTS[arguments.mutant].make
+        make = all_mutants()[arguments.mutant].make
     serve(arguments.in_fd, arguments.out_fd, make)
 
 

@@ -7,6 +7,7 @@ from ropecheck.conformance.scenarios.chosen import (
     arrivals,
     costs,
     graphs,
+    modes,
     prefill,
     retractions,
     sessions,
@@ -19,7 +20,8 @@ MODULES = (prefill, arrivals, speculation, sessions, streaming, retractions, gra
 
 
 def chosen() -> tuple[Scenario, ...]:
-    """Every chosen scenario. Raises ValueError when two have one name or one content."""
+    """Every chosen scenario, last those that each declared mode has. Raises ValueError when two have one name or
+    one content."""
     out: list[Scenario] = []
     for module in MODULES:
         out.extend(module.scenarios())
@@ -30,4 +32,7 @@ def chosen() -> tuple[Scenario, ...]:
             if key in seen:
                 raise ValueError(f"scenarios {seen[key].name} and {scenario.name} have the same {what}")
             seen[key] = scenario
-    return tuple(out)
+    by_id = {scenario.id: scenario for scenario in out}
+    for scenario in modes.scenarios():
+        by_id.setdefault(scenario.id, scenario)
+    return tuple(by_id.values())

@@ -6,12 +6,18 @@ none.
 
 from __future__ import annotations
 
-from ropecheck.conformance.selftest.mutants import cells, forwards, held, padding, rotary, turns
+from ropecheck.conformance.selftest.mutants import cells, forwards, generic, held, padding, rotary, turns
 from ropecheck.conformance.selftest.mutants.base import Mutant
 
 MUTANTS: dict[str, Mutant] = {
     mutant.name: mutant for module in (forwards, padding, cells, turns, held, rotary) for mutant in module.MUTANTS
 }
-"""Every planted fault by name."""
+"""The planted faults of modes and rules that somebody thought of, by name."""
 
-__all__ = ["MUTANTS", "Mutant"]
+
+def all_mutants() -> dict[str, Mutant]:
+    """These, and those that follow from the declarations of the modes that are declared now."""
+    return MUTANTS | {name: one.mutant for name, one in generic.planted().items()}
+
+
+__all__ = ["MUTANTS", "Mutant", "all_mutants"]

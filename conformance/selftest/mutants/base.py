@@ -24,6 +24,8 @@ class Mutant:
     like: str
     says: str
     make: Callable[[], ReferenceEngine]
+    mode: str = ""
+    """The one forward mode that it touches; "": several, or none."""
 
 
 def twisted(name: str, like: str, says: str, modes: str | Sequence[str], twist: Twist) -> Mutant:
@@ -35,7 +37,7 @@ def twisted(name: str, like: str, says: str, modes: str | Sequence[str], twist: 
             right = super().tables(step, lines)
             return twist(step, lines, right) if step.mode in wanted else right
 
-    return Mutant(name, like, says, Twisted)
+    return Mutant(name, like, says, Twisted, wanted[0] if len(wanted) == 1 else "")
 
 
 def each(change: Callable[[protocol.Forward, Sequence[Timeline], BatchTables], BatchTables]) -> Twist:

@@ -32,10 +32,10 @@ def loaded(name: str, like: str, says: str, change: Load, *, kind: str = "", mod
             self.last[buffer] = wrong
             return wrong
 
-    return Mutant(name, like, says, Loaded)
+    return Mutant(name, like, says, Loaded, mode)
 
 
-def _stale(live: int, right: BatchTables, old: BatchTables) -> BatchTables:
+def stale(live: int, right: BatchTables, old: BatchTables) -> BatchTables:
     """Padded columns keep what the last larger batch left there."""
     rows, index = rows_of(right), np.array(right.positions)
     rows[:, live:], index[live:] = rows_of(old)[:, live:], old.positions[live:]
@@ -44,7 +44,7 @@ def _stale(live: int, right: BatchTables, old: BatchTables) -> BatchTables:
 
 def _stale_rows(live: int, right: BatchTables, old: BatchTables) -> BatchTables:
     """The 1-D padding is cleared, that of the three rows is not."""
-    return with_rows(right, rows_of(_stale(live, right, old)))
+    return with_rows(right, rows_of(stale(live, right, old)))
 
 
 def _stale_hw(live: int, right: BatchTables, old: BatchTables) -> BatchTables:
@@ -60,7 +60,8 @@ def _one_row(_live: int, right: BatchTables, _old: BatchTables) -> BatchTables:
     return with_rows(right, rows)
 
 
-def _ones(live: int, right: BatchTables, _old: BatchTables) -> BatchTables:
+def filled_with_ones(live: int, right: BatchTables, _old: BatchTables) -> BatchTables:
+    """Padded columns hold 1."""
     rows = rows_of(right)
     rows[:, live:] = 1
     return with_rows(right, rows)
@@ -91,9 +92,9 @@ def _media_left(live: int, right: BatchTables, old: BatchTables) -> BatchTables:
 
 
 MUTANTS = (
-    loaded("padding keeps an older batch", "V5, O10", "stale columns behind the live ones", _stale),
+    loaded("padding keeps an older batch", "V5, O10", "stale columns behind the live ones", stale),
     loaded("padding copies one row", "O7, O10", "h and w are lost in the wide buffer", _one_row),
-    loaded("padding filled with ones", "slip", "padded columns hold 1", _ones),
+    loaded("padding filled with ones", "slip", "padded columns hold 1", filled_with_ones),
     loaded("padding widens the index alone", "T20", "ids are padded, positions are not", _index_only),
     loaded(
         "draft graph keeps an older batch",
