@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from ropecheck.conformance.cli import bundle as cli_bundle
+from ropecheck.conformance.cli import campaign as cli_campaign
 from ropecheck.conformance.cli import known as cli_known
 from ropecheck.conformance.cli import look as cli_look
 from ropecheck.conformance.cli import prove as cli_prove
@@ -66,6 +67,7 @@ app.command("explain")(cli_look.explain)
 app.command("doctor")(cli_look.doctor)
 cli_targets.mount(app)
 app.command("bundle")(cli_bundle.make)
+app.command("campaign")(cli_campaign.campaign)
 app.command("prove")(cli_prove.prove)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -261,8 +262,21 @@ def verdict_of(planned: Plan | CasePlan, answer: Reply) -> Outcome:
         return Outcome(scenario=scenario.id, name=scenario.name, unrun=(why,))
 
 
-def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
-    """Do a run and return its summary; listeners have written their reports by then.
+def pool_of(settings: Settings, warn: Callable[[str], None] = lambda message: None) -> Pool[Plan | CasePlan]:
+    """A run's workers, not started yet."""
+    return Pool(
+        settings.target,
+        device=settings.device,
+        workers=settings.workers,
+        out=settings.out,
+        limits=settings.limits,
+        warn=warn,
+    )
+
+
+def run(settings: Settings, listeners: Iterable[Listener], warm: Pool[Plan | CasePlan] | None = None) -> Summary:
+    """Do a run and return its summary; listeners have written their reports by then. warm: a started pool of the same
+    target and device, which the run uses and leaves as it is.
 
     Raises GaveUp when no worker starts or a report cannot be written, UsageError for bad input; an interrupt and a full
     disk end the run and are in the summary.
@@ -277,14 +291,7 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
     early: list[str] = []
     with (
         claimed(settings.out),
-        Pool[Plan | CasePlan](
-            settings.target,
-            device=settings.device,
-            workers=settings.workers,
-            out=settings.out,
-            limits=settings.limits,
-            warn=early.append,
-        ) as pool,
+        nullcontext(warm) if warm is not None else pool_of(settings, early.append) as pool,
         reserved(settings.out) as free_room,
     ):
         # Bad input has been refused by now and lost nothing; from here on an older result must not pass for this one.
@@ -292,7 +299,7 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
         hello = protocol.unheard(settings.target.name)
         interrupted = False
         try:
-            hello = pool.start()
+            hello = pool.hello if pool.hello is not None else pool.start()
         except KeyboardInterrupt:
             interrupted = True
         header = Header(
@@ -317,7 +324,7 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
         summary = runner.tally.summary
         summary.totals.workers = pool.workers
         bad_input: UsageError | None = None
-        started = time.monotonic()
+        started, restarts = time.monotonic(), pool.restarts
         try:
             if interrupted:
                 raise KeyboardInterrupt
@@ -350,8 +357,8 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
         scope = summary.scope
         scope.of_shard = None if summary.totals.could_not_run else scope.certificate
         scope.certificate = scope.of_shard if settings.shard[1] == 1 else None  # it speaks of the whole bound
-        if pool.restarts:
-            runner.warn(f"{pool.restarts} worker restarts; see worker-N.log in {settings.out}")
+        if restarts := pool.restarts - restarts:
+            runner.warn(f"{restarts} worker restarts; see worker-N.log in {settings.out}")
         free_room()
     runner.end()
     if bad_input is not None:
