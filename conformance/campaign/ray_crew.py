@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import re
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -117,6 +119,7 @@ class RayCrew:
         }
         try:
             if address:
+                _reachable(address)
                 self._ray.init(address=address, **common)
             else:
                 cores = self._most or len(os.sched_getaffinity(0))
@@ -127,7 +130,7 @@ class RayCrew:
                     include_dashboard=False,
                     **common,
                 )
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             raise UsageError(f"--ray {address or 'here'}: {str(error).splitlines()[0]}") from error
 
     # ------------------------------------------------------------ as the driver sees it
@@ -209,6 +212,13 @@ class RayCrew:
         if not was_ready:
             self._warn(f"place {place} did not start: {why}")
         return [Lost(block, f"place {place} is lost: {why}", gone=True) for block in blocks]
+
+
+def _reachable(address: str) -> None:
+    """Raises OSError for HOST:PORT where nobody listens, on which Ray would wait for minutes."""
+    match = re.fullmatch(r"([^:/]+):(\d+)", address)
+    if match:
+        socket.create_connection((match[1], int(match[2])), timeout=10.0).close()
 
 
 def _line(error: Exception) -> str:

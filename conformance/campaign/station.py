@@ -64,7 +64,8 @@ class Station:
             limits=self._limits,
             known_folder=self._known,
             witnesses=block.witnesses,
-            shrink_seconds=0,  # every block would shrink the same finding again
+            shrink_seconds=0,  # every block would shrink and trace the same finding again
+            trace=False,
             complete=block.complete,
         )
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,6 +61,8 @@ class ScenarioDone:
     phase: str
     scenario: Subject
     outcome: Outcome
+    lines: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Engine file -> lines that ran, where the worker tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,8 @@ class Summary:
     situations: dict[str, int] = field(default_factory=dict)
     ran: dict[str, dict[str, int]] = field(default_factory=dict)
     """Engine function or kernel -> forwards in which it is known to have run."""
+    lines: dict[str, set[int]] = field(default_factory=dict)
+    """Engine file -> lines that ran, where the worker tells."""
     findings: list[Finding] = field(default_factory=list)
     unrun: list[tuple[Subject, Unrun, str]] = field(default_factory=list)
     """Scenario, why, stored file; at most MAX_UNRUN of them (`totals.could_not_run` counts all)."""

@@ -51,6 +51,10 @@ SHRINK_ONE = 10.0
 """Seconds after which one finding's witness is small enough."""
 
 
+COVER = "ROPECHECK_COVER"
+"""How a worker is asked to tell the lines that ran."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What a run needs to know."""
@@ -72,6 +76,10 @@ class Settings:
     """Replay the known failures' witnesses first."""
     shrink_seconds: float = 30.0
     """For making new findings' witnesses smaller; 0: leave them as they are."""
+    cover: bool = False
+    """Ask the workers which lines of the engine's position code ran; they are slower then."""
+    trace: bool = True
+    """Find out which engine functions ran for each finding."""
     complete: bool = True
     """Every default phase: what was never reached is worth a warning, once all shards are there."""
 
@@ -131,6 +139,11 @@ class Runner:
         """As phases.Driver says."""
         return self.tally.summary.header.hello.target
 
+    @property
+    def hello(self) -> protocol.Hello:
+        """As phases.Driver says."""
+        return self.tally.summary.header.hello
+
     def check_all(self, scenarios: Iterable[Subject], total: int | None = None) -> None:
         """As phases.Driver says."""
         # What falls to a shard is not known in advance.
@@ -142,6 +155,12 @@ class Runner:
         found: list[Outcome] = []
         self._run([scenario], found.append)
         return found[0]
+
+    def check_batch(self, scenarios: Iterable[Subject]) -> list[ScenarioDone]:
+        """As phases.Driver says."""
+        wanted = list(scenarios)
+        done = {one.scenario.id: one for one in self._done(self._fresh(wanted))}
+        return [done[scenario.id] for scenario in wanted if scenario.id in done]
 
     @property
     def found_new(self) -> bool:
@@ -190,13 +209,17 @@ class Runner:
                 yield scenario
 
     def _run(self, scenarios: Iterable[Subject], then: Callable[[Outcome], None] = lambda outcome: None) -> None:
+        for done in self._done(scenarios):
+            then(done.outcome)
+
+    def _done(self, scenarios: Iterable[Subject]) -> Iterator[ScenarioDone]:
         for planned, answer in self._pool.answers(self._plans(scenarios)):
-            outcome = verdict_of(planned, answer)
-            done = ScenarioDone(self._phase, planned.scenario, outcome)
+            lines = answer.covered if isinstance(answer, protocol.Answer) else {}
+            done = ScenarioDone(self._phase, planned.scenario, verdict_of(planned, answer), lines)
             self.tally.add(done)
             self._passing.note(done)
-            then(outcome)
             self.emit(done)
+            yield done
 
     def _plans(self, scenarios: Iterable[Subject]) -> Iterator[Plan | CasePlan]:
         for scenario in scenarios:
@@ -265,7 +288,7 @@ def verdict_of(planned: Plan | CasePlan, answer: Reply) -> Outcome:
 def pool_of(settings: Settings, warn: Callable[[str], None] = lambda message: None) -> Pool[Plan | CasePlan]:
     """A run's workers, not started yet."""
     return Pool(
-        settings.target,
+        replace(settings.target, env={**settings.target.env, COVER: "1"}) if settings.cover else settings.target,
         device=settings.device,
         workers=settings.workers,
         out=settings.out,
@@ -336,7 +359,8 @@ def run(settings: Settings, listeners: Iterable[Listener], warm: Pool[Plan | Cas
                 runner.enter(phase.name)
                 phase.drive(runner)
             runner.shrink_new(settings.shrink_seconds)
-            runner.trace()
+            if settings.trace:
+                runner.trace()
         except KeyboardInterrupt:
             summary.interrupted = True
         except GaveUp as error:

@@ -44,6 +44,8 @@ class Tally:
             seen = summary.ran.setdefault(mode, {})
             for name, forwards in names.items():
                 seen[name] = seen.get(name, 0) + forwards
+        for file, lines in done.lines.items():
+            summary.lines.setdefault(file, set()).update(lines)
         for pair in set(outcome.not_offered):
             summary.not_offered[pair] = summary.not_offered.get(pair, 0) + 1
         new = self._failures(done) if outcome.failures else 0
