@@ -42,12 +42,11 @@ def card_lines(card: Card) -> list[Text]:
         lines.append(
             Text(f"  first difference: {first.axis}{place}{owner}: expected {first.expected}, got {first.observed}")
         )
-    focus = None if first is None else first.column
-    lines += [Text("    ").append_text(line) for line in side_by_side(card.expected, card.observed, focus=focus)]
+    lines += [Text("    ").append_text(line) for line in table_lines(card)]
     lines.append(Text(f"  smallest witness: {card.witness_name} ({card.witness}){_place(card)}"))
     if card.prompt:
         lines.append(Text(f"  prompt: {card.prompt}"))
-    lines += [_operation(line) for line in _around(card.operations)]
+    lines += operation_lines(card)
     if card.requests:
         lines.append(Text("  requests before it:"))
         lines += [Text(f"    {_request(one)}") for one in card.requests]
@@ -73,6 +72,17 @@ def card_lines(card: Card) -> list[Text]:
             lines.append(Text(f"    .. and {len(card.folded) - AROUND} more; report.html has all"))
     lines.append(Text(f"  {card.replay}", style="cyan"))
     return lines
+
+
+def table_lines(card: Card) -> list[Text]:
+    """Both tables, around the difference."""
+    focus = None if card.difference is None else card.difference.column
+    return side_by_side(card.expected, card.observed, focus=focus)
+
+
+def operation_lines(card: Card) -> list[Text]:
+    """What the scenario does, up to where it goes wrong."""
+    return [_operation(line) for line in _around(card.operations)]
 
 
 def _place(card: Card) -> str:
