@@ -238,7 +238,7 @@ class Runner:
             shown[entry.witness.id] = entry.witness
             checks.setdefault(entry.witness.id, []).append(partial(known_list.check, entry, today=today))
         for difference in header.differences:
-            case = family_known.witness(difference)
+            case = family_known.witness(difference, self.engine)
             shown[case.id] = case
             check = partial(known_list.check_difference, difference, case, target=self.engine, version=version)
             checks.setdefault(case.id, []).append(check)
