@@ -19,10 +19,16 @@ def shorter(message: str) -> str:
     return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
 
 
+def unsettled(card: Card) -> bool:
+    """Whether two sources of the right table differ, so that the card shows neither a pass nor a mistake."""
+    return card.state == "known" and card.link.startswith("unsettled;")
+
+
 def head_line(card: Card) -> Text:
     """What is broken, and how it shows."""
     known = card.state == "known"
-    head = Text("KNOWN " if known else "NEW ", style="yellow" if known else "bold red")
+    word = "UNSETTLED " if unsettled(card) else "KNOWN " if known else "NEW "
+    head = Text(word, style="yellow" if known else "bold red")
     head.append(f"{card.rule}  ", "bold").append(f"{card.mode}: {card.signature}  ({card.count} failures)")
     return head
 
@@ -77,7 +83,8 @@ def card_lines(card: Card) -> list[Text]:
 def table_lines(card: Card) -> list[Text]:
     """Both tables, around the difference."""
     focus = None if card.difference is None else card.difference.column
-    return side_by_side(card.expected, card.observed, focus=focus)
+    heads = ("paper", "released code, and here") if unsettled(card) else ("expected", "observed")
+    return side_by_side(card.expected, card.observed, focus=focus, heads=heads)
 
 
 def operation_lines(card: Card) -> list[Text]:

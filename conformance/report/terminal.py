@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from ropecheck.conformance.cards.build import cards
-from ropecheck.conformance.cards.text import card_lines, head_line, shorter
+from ropecheck.conformance.cards.text import card_lines, head_line, shorter, unsettled
 from ropecheck.conformance.report.render import replay_command
 from ropecheck.conformance.run.events import (
     Event,
@@ -136,7 +136,7 @@ def summary_lines(summary: Summary, full: bool = False) -> list[Text]:
     for card in shown:
         if card.state != "known":
             continue
-        if full:
+        if full or unsettled(card):
             lines += [Text(), *card_lines(card)]
         elif not card.prompt:  # known differences of prompt tables are told below
             more = f" and {len(card.folded)} that go with it" if card.folded else ""
