@@ -36,6 +36,8 @@ def head_line(card: Card) -> Text:
 def card_lines(card: Card) -> list[Text]:
     """Everything that a card says."""
     lines = [head_line(card), Text(f"  {shorter(card.message)}")]
+    if card.was:
+        lines.append(Text(f"  changed: the base breaks this rule otherwise: {shorter(card.was)}"))
     if card.must:
         lines.append(Text(f"  the rule: {card.must}"))
     if card.says:

@@ -14,6 +14,7 @@ import typer
 
 from ropecheck.conformance.cli import bundle as cli_bundle
 from ropecheck.conformance.cli import campaign as cli_campaign
+from ropecheck.conformance.cli import check as cli_check
 from ropecheck.conformance.cli import corpus as cli_corpus
 from ropecheck.conformance.cli import export as cli_export
 from ropecheck.conformance.cli import known as cli_known
@@ -72,6 +73,7 @@ app.command("explain")(cli_look.explain)
 app.command("doctor")(cli_look.doctor)
 cli_targets.mount(app)
 app.command("bundle")(cli_bundle.make)
+app.command("check")(cli_check.check)
 app.command("campaign")(cli_campaign.campaign)
 app.command("export")(cli_export.export)
 app.command("prove")(cli_prove.prove)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
+from ropecheck.conformance.known.base import OnBase
 from ropecheck.conformance.known.differences import Difference
 from ropecheck.conformance.known.failures import Check, Known
 from ropecheck.conformance.run.subject import Subject
@@ -24,6 +25,10 @@ class Header:
     target: str
     """As it was asked for."""
     hello: protocol.Hello
+    identity: str = ""
+    """Of a checkout: commit and hash of what is not committed."""
+    base: str = ""
+    """What it is compared with; "" for nothing."""
     device: str
     seed: int
     workers: int
@@ -66,6 +71,13 @@ class ScenarioDone:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """A failure of a kind that nobody expects, the first of its kind in this run."""
+
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
 class Warned:
     """Something that people must see but that is no verdict. `loud`: at the top and in colour."""
 
@@ -78,7 +90,7 @@ class Finding:
     """All failures of one (rule, mode, signature)."""
 
     key: tuple[str, str, str]
-    known: Known | Difference | None
+    known: Known | Difference | OnBase | None
     """The entry that expects the witness or, for a consequence, that expects its cause."""
     count: int = 0
     unexpected: int = 0
@@ -89,10 +101,23 @@ class Finding:
     size: tuple[int, int, str]
     file: str = ""
     """Where the witness is stored, relative to OUT."""
+    was: str = ""
+    """How the base breaks the same rule in the same mode of the witness, where a base is compared with."""
     ran: tuple[str, ...] = ()
     """Engine functions that ran for the wrong result, "package/file.py:LINE name"; () where nobody could tell."""
     found: tuple[int, int, str] | None = None
     """Size of the smallest witness as it was found, where it has been shrunk since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A failure that only the base has."""
+
+    key: tuple[str, str, str]
+    count: int
+    scenario: str
+    """Id of one that shows it on the base."""
+    name: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -153,6 +178,10 @@ class Summary:
     """Engine function -> traced steps with a right result in which it ran."""
     right_steps: int = 0
     """How many such steps were traced."""
+    gone: list[Gone] = field(default_factory=list)
+    """What the base does wrong and the checked version does not."""
+    stopped: str = ""
+    """Why the run was asked to end before all was done; "" when it was not."""
     interrupted: bool = False
     gave_up: str = ""
     """Why the run ended early; "" when it did not."""
@@ -204,5 +233,5 @@ class RunEnded:
     summary: Summary
 
 
-Event = RunStarted | PhaseStarted | ScenarioDone | Warned | RunEnded
+Event = RunStarted | PhaseStarted | ScenarioDone | Found | Warned | RunEnded
 Listener = Callable[[Event], None]

@@ -20,9 +20,14 @@ from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.known import differences as family_known
 from ropecheck.conformance.known import failures as known_list
+from ropecheck.conformance.known.base import news
 from ropecheck.conformance.plan.planner import Plan, plan
+from ropecheck.conformance.run.base import Base
+from ropecheck.conformance.run.choice import EVERYTHING, Choice
 from ropecheck.conformance.run.events import (
     Event,
+    Found,
+    Gone,
     Header,
     Listener,
     PhaseStarted,
@@ -80,8 +85,18 @@ class Settings:
     """Ask the workers which lines of the engine's position code ran; they are slower then."""
     trace: bool = True
     """Find out which engine functions ran for each finding."""
+    base: Base | None = None
+    """Run everything there too, and expect what it does alike instead of asking the known-failure list."""
+    choice: Choice = EVERYTHING
+    """Which scenarios and rules count."""
+    most_new: int = 0
+    """End the run after so many new findings; 0: never."""
     complete: bool = True
     """Every default phase: what was never reached is worth a warning, once all shards are there."""
+
+
+class Enough(Exception):
+    """As many new findings as were asked for."""
 
 
 class Runner:
@@ -100,6 +115,10 @@ class Runner:
         self._seen: set[str] = set()
         self._phase = ""
         self._passing = Passing()
+        self._base = settings.base
+        self._choice = settings.choice
+        self._most_new = settings.most_new
+        self._told: set[tuple[str, str, str]] = set()
         self.outcomes: Callable[[Outcome], None] = lambda outcome: None
 
     def emit(self, event: Event) -> None:
@@ -199,12 +218,15 @@ class Runner:
     def _quietly(self, scenario: Scenario) -> Outcome:
         """A scenario's outcome, outside all counts."""
         for planned, answer in self._pool.answers(self._plans([scenario])):
-            return verdict_of(planned, answer)
+            outcome = verdict_of(planned, answer)
+            if self._base is None or not outcome.failures:
+                return outcome
+            return msgspec.structs.replace(outcome, failures=news(outcome, self._base.outcome(scenario.id)))
         raise AssertionError("the pool answers every plan")
 
     def _fresh(self, scenarios: Iterable[Subject]) -> Iterator[Subject]:
         for scenario in scenarios:
-            if scenario.id not in self._seen and self.mine(scenario):
+            if scenario.id not in self._seen and self.mine(scenario) and self._choice.takes(scenario):
                 self._seen.add(scenario.id)
                 yield scenario
 
@@ -215,18 +237,52 @@ class Runner:
     def _done(self, scenarios: Iterable[Subject]) -> Iterator[ScenarioDone]:
         for planned, answer in self._pool.answers(self._plans(scenarios)):
             lines = answer.covered if isinstance(answer, protocol.Answer) else {}
-            done = ScenarioDone(self._phase, planned.scenario, verdict_of(planned, answer), lines)
-            self.tally.add(done)
+            outcome = self._choice.of(verdict_of(planned, answer))
+            done = ScenarioDone(self._phase, planned.scenario, outcome, lines)
+            base = self._base.outcome(planned.scenario.id) if self._base and done.outcome.failures else None
+            self.tally.add(done, base)
             self._passing.note(done)
             self.emit(done)
+            if done.outcome.failures:
+                self._tell()
             yield done
+
+    def _tell(self) -> None:
+        """Say at once what is new. Raises Enough when that was as much as was asked for."""
+        for finding in self.tally.summary.new:
+            if finding.key not in self._told:
+                self._told.add(finding.key)
+                self.emit(Found(finding))
+        causes = [one for one in self.tally.summary.new if not one.failure.follows]
+        if self._most_new and len(causes) >= self._most_new:
+            raise Enough(f"ended early, as asked: {len(causes)} new")
+
+    def compare(self) -> None:
+        """What only the base does wrong, of all that both have run."""
+        if self._base is None:
+            return
+        self._base.drain()
+        summary = self.tally.summary
+        seen = {finding.key for finding in summary.findings}
+        gone: dict[tuple[str, str, str], list[Outcome]] = {}
+        for outcome in self._base.outcomes.values():
+            for failure in outcome.failures if outcome.scenario in self._seen else ():
+                gone.setdefault(failure.key, []).append(outcome)
+        summary.gone = [
+            Gone(key, len(found), found[0].scenario, found[0].name)
+            for key, found in sorted(gone.items())
+            if key not in seen
+        ]
 
     def _plans(self, scenarios: Iterable[Subject]) -> Iterator[Plan | CasePlan]:
         for scenario in scenarios:
             try:
-                yield plan_case(scenario) if isinstance(scenario, Case) else plan(scenario, self._device)
+                planned = plan_case(scenario) if isinstance(scenario, Case) else plan(scenario, self._device)
             except OutOfDomain as error:
                 raise UsageError(f"scenario {scenario.name} ({scenario.id}) is not legal: {error}") from error
+            if self._base is not None:
+                self._base.want(planned)
+            yield planned
 
     def replay_known(self, today: datetime.date) -> None:
         """Witnesses first: what an entry says must still be so."""
@@ -330,6 +386,8 @@ def run(settings: Settings, listeners: Iterable[Listener], warm: Pool[Plan | Cas
             spec=spec_hash(),
             target=settings.target.name,
             hello=hello,
+            identity=settings.target.identity,
+            base="" if settings.base is None else settings.base.name,
             device=settings.device,
             seed=settings.options.seed,
             workers=pool.workers,
@@ -355,9 +413,13 @@ def run(settings: Settings, listeners: Iterable[Listener], warm: Pool[Plan | Cas
             before_run(header, entries, early, runner.warn)
             if settings.witnesses:
                 runner.replay_known(today)
-            for phase in settings.phases:
-                runner.enter(phase.name)
-                phase.drive(runner)
+            try:
+                for phase in settings.phases:
+                    runner.enter(phase.name)
+                    phase.drive(runner)
+            except Enough as reason:
+                summary.stopped = str(reason)
+            runner.compare()
             runner.shrink_new(settings.shrink_seconds)
             if settings.trace:
                 runner.trace()
