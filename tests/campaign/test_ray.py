@@ -26,8 +26,8 @@ from tests.campaign.planted import FAULTY
 from tests.campaign.support import PLAN, merged, run_here, timeless
 
 ROOT = Path(__file__).parents[2]
-LONG = msgspec.structs.replace(PLAN, rounds=24)
-"""28 blocks."""
+LONG = msgspec.structs.replace(PLAN, phases=("stateful",), rounds=12)
+"""16 blocks."""
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_a_driver_is_killed_and_resumed(cluster: Any, whole: Report, tmp_path: P
         "--seed",
         str(LONG.seed),
     ]
-    command += ["--phase", "hypothesis", "--phase", "stateful", "--shards", str(LONG.shards), "--rounds", "24"]
+    command += ["--phase", "stateful", "--shards", str(LONG.shards), "--rounds", str(LONG.rounds)]
     first = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 240
     journal = tmp_path / "journal.jsonl"
