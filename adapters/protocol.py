@@ -418,6 +418,8 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     traced: tuple[tuple[str, ...], ...] = ()
     """Of a traced job, per step: "package/file.py:LINE name" of each engine function, by first call. () where the
     worker cannot tell."""
+    covered: dict[str, tuple[int, ...]] = {}
+    """Engine file -> lines that ran, where the worker was asked to tell; {} elsewhere."""
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):

@@ -66,12 +66,13 @@ def start_again(package: str, *descriptors: int) -> NoReturn:
 
 def serve(incoming: BinaryIO, outgoing: BinaryIO, engine: Any, device: str) -> None:
     """Say hello, then answer jobs one by one. Returns at a Shutdown or at the end of the stream."""
-    from ropecheck.adapters.sglang import faults, jobs, kernels, more_modes, outside
+    from ropecheck.adapters.sglang import coverage, faults, jobs, kernels, more_modes, outside
 
     kernels.install(device)
     more_modes.install()
     outside.install()
     planted = faults.install(engine)
+    cover = coverage.Coverage() if coverage.wanted() else None
     gc.collect()
     gc.freeze()  # what the imports made stays: collections need not walk it again and again
     protocol.send(outgoing, hello(engine, device, (*jobs.FAKED, *planted)))
@@ -87,7 +88,12 @@ def serve(incoming: BinaryIO, outgoing: BinaryIO, engine: Any, device: str) -> N
         if isinstance(request, protocol.Shutdown):
             return
         try:
-            protocol.send(outgoing, jobs.answer(engine, request, device))
+            if cover is not None:
+                cover.start()
+            answer = jobs.answer(engine, request, device)
+            if cover is not None:
+                answer = msgspec.structs.replace(answer, covered=cover.stop())
+            protocol.send(outgoing, answer)
         except BrokenPipeError:
             return
 

@@ -66,7 +66,7 @@ class Ledger:
         return [found for (name, _, _), found in sorted(self.failures.items()) if name == rule]
 
     def unrun_of(self, rule: str) -> bool:
-        """Whether the adapter failed in a forward of a mode that the rule speaks of, so that a pass would say too much."""
+        """Whether the adapter failed in a forward that the rule speaks of, so that a pass would say too much."""
         return bool(self.unrun) and rule.split(".", 1)[0] in ("table", "padding", "laws")
 
     def why_not(self, rule: str) -> str:

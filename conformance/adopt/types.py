@@ -28,17 +28,17 @@ class Asked:
     """One forward that an adapter is asked for."""
 
     batch: Batch
-    """Its rows: parts, each with requests and the fields that its mode's declaration names (`ropecheck explain MODE`)."""
+    """Its rows: parts, each with requests and the fields that its mode names (`ropecheck explain MODE`)."""
     requests: tuple[Request, ...] = ()
     """Per row of the batch."""
     step: int = 0
     """Which forward of the mode's loop this is, from 0."""
     padded_tokens: int = 0
-    """Above 0: give the tables in a buffer of so many columns. A buffer other than "tier" is asked only of adapters with
-    `offers_padding = True`."""
+    """Above 0: give the tables in a buffer of so many columns. A buffer other than "tier" is asked only of adapters
+    with `offers_padding = True`."""
     buffer: str = ""
-    """With padded_tokens: "graph" (a buffer that keeps what the batch before left), "dp" (another rank's size), "tier" (the
-    packed batch itself is padded), .."""
+    """With padded_tokens: "graph" (a buffer that keeps what the batch before left), "dp" (another rank's size), "tier"
+    (the packed batch itself is padded), .."""
 
     @property
     def mode(self) -> str:

@@ -15,6 +15,7 @@ from ropecheck.conformance.cards.shapes import shape
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.families.files import described
 from ropecheck.conformance.judge.outcome import Failure, TableView
+from ropecheck.conformance.known.base import OnBase
 from ropecheck.conformance.report.render import replay_command
 from ropecheck.conformance.run.events import Finding, Summary
 from ropecheck.spec.rules import all_rules
@@ -64,6 +65,8 @@ def _telling(finding: Finding, function: str) -> tuple[bool, bool, tuple[int, in
 def _same_entry(one: Finding, other: Finding) -> bool:
     if one.unexpected or other.unexpected or one.known is None or other.known is None:
         return False
+    if isinstance(one.known, OnBase):
+        return False
     return one.known.name == other.known.name
 
 
@@ -112,6 +115,7 @@ def card(finding: Finding, folded: Sequence[Finding], summary: Summary) -> Card:
         tokens=tokens,
         functions=engine_lines((finding, *folded), summary),
         where=failure.where,
+        was=finding.was,
         reason="" if known is None else known.reason,
         link="" if known is None else known.link,
         entry="" if known is None else known.name,

@@ -106,6 +106,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     functions: tuple[EngineLine, ...]
     where: str
     """Where the engine raised."""
+    was: str
+    """How the base breaks the same rule there; "" where it does not, or where nothing is compared."""
     reason: str
     """Of the known failure that expects it."""
     link: str

@@ -15,7 +15,7 @@ from ropecheck.conformance.run.events import Finding, Summary
 
 SHOWN = 5
 """Functions named on a card, at most."""
-WORTH = 0.6
+WORTH = 0.75
 """Of the best function's score: what comes with less is not named."""
 OF_POSITIONS = 1.2
 """How much more a function counts that is named for positions: constructors and predicates run everywhere."""

@@ -19,10 +19,16 @@ def shorter(message: str) -> str:
     return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
 
 
+def unsettled(card: Card) -> bool:
+    """Whether two sources of the right table differ, so that the card shows neither a pass nor a mistake."""
+    return card.state == "known" and card.link.startswith("unsettled;")
+
+
 def head_line(card: Card) -> Text:
     """What is broken, and how it shows."""
     known = card.state == "known"
-    head = Text("KNOWN " if known else "NEW ", style="yellow" if known else "bold red")
+    word = "UNSETTLED " if unsettled(card) else "KNOWN " if known else "NEW "
+    head = Text(word, style="yellow" if known else "bold red")
     head.append(f"{card.rule}  ", "bold").append(f"{card.mode}: {card.signature}  ({card.count} failures)")
     return head
 
@@ -30,6 +36,8 @@ def head_line(card: Card) -> Text:
 def card_lines(card: Card) -> list[Text]:
     """Everything that a card says."""
     lines = [head_line(card), Text(f"  {shorter(card.message)}")]
+    if card.was:
+        lines.append(Text(f"  changed: the base breaks this rule otherwise: {shorter(card.was)}"))
     if card.must:
         lines.append(Text(f"  the rule: {card.must}"))
     if card.says:
@@ -42,12 +50,11 @@ def card_lines(card: Card) -> list[Text]:
         lines.append(
             Text(f"  first difference: {first.axis}{place}{owner}: expected {first.expected}, got {first.observed}")
         )
-    focus = None if first is None else first.column
-    lines += [Text("    ").append_text(line) for line in side_by_side(card.expected, card.observed, focus=focus)]
+    lines += [Text("    ").append_text(line) for line in table_lines(card)]
     lines.append(Text(f"  smallest witness: {card.witness_name} ({card.witness}){_place(card)}"))
     if card.prompt:
         lines.append(Text(f"  prompt: {card.prompt}"))
-    lines += [_operation(line) for line in _around(card.operations)]
+    lines += operation_lines(card)
     if card.requests:
         lines.append(Text("  requests before it:"))
         lines += [Text(f"    {_request(one)}") for one in card.requests]
@@ -73,6 +80,18 @@ def card_lines(card: Card) -> list[Text]:
             lines.append(Text(f"    .. and {len(card.folded) - AROUND} more; report.html has all"))
     lines.append(Text(f"  {card.replay}", style="cyan"))
     return lines
+
+
+def table_lines(card: Card) -> list[Text]:
+    """Both tables, around the difference."""
+    focus = None if card.difference is None else card.difference.column
+    heads = ("paper", "released code, and here") if unsettled(card) else ("expected", "observed")
+    return side_by_side(card.expected, card.observed, focus=focus, heads=heads)
+
+
+def operation_lines(card: Card) -> list[Text]:
+    """What the scenario does, up to where it goes wrong."""
+    return [_operation(line) for line in _around(card.operations)]
 
 
 def _place(card: Card) -> str:

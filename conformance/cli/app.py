@@ -14,6 +14,10 @@ import typer
 
 from ropecheck.conformance import modes
 from ropecheck.conformance.cli import bundle as cli_bundle
+from ropecheck.conformance.cli import campaign as cli_campaign
+from ropecheck.conformance.cli import check as cli_check
+from ropecheck.conformance.cli import corpus as cli_corpus
+from ropecheck.conformance.cli import export as cli_export
 from ropecheck.conformance.cli import known as cli_known
 from ropecheck.conformance.cli import look as cli_look
 from ropecheck.conformance.cli import report as cli_report
@@ -22,6 +26,8 @@ from ropecheck.conformance.cli import vectors as cli_vectors
 from ropecheck.conformance.cli.options import (
     KNOWN,
     OUT,
+    CorpusOption,
+    CoverOption,
     DeviceOption,
     KnownOption,
     LimitOption,
@@ -63,10 +69,14 @@ app.add_typer(cli_known.app, name="known")
 app.add_typer(cli_vectors.app, name="vectors")
 app.add_typer(cli_look.list_app, name="list")
 app.add_typer(cli_report.app, name="report")
+app.add_typer(cli_corpus.app, name="corpus")
 app.command("explain")(cli_look.explain)
 app.command("doctor")(cli_look.doctor)
 cli_targets.mount(app)
 app.command("bundle")(cli_bundle.make)
+app.command("check")(cli_check.check)
+app.command("campaign")(cli_campaign.campaign)
+app.command("export")(cli_export.export)
 
 
 @app.command()
@@ -82,16 +92,20 @@ def run(
     time_limit: LimitOption = 20.0,
     bound: Annotated[str | None, typer.Option("--bound", help="Size of the exhaustive scope.")] = None,
     known: KnownOption = KNOWN,
+    corpus: CorpusOption = None,
+    cover: CoverOption = False,
 ) -> int:
     """Check a target: known failures' witnesses, then the phases."""
     chosen = target_for(target, device)
+    kept = phases.select(["corpus"], chosen, device) if corpus is not None else ()
     settings = Settings(
         target=chosen,
         device=device,
         workers=workers_for(workers),
         out=out,
-        phases=phases.select(phase or (), chosen, device),
-        options=Options(seed=seed, bound=bound),
+        phases=(*kept, *(one for one in phases.select(phase or (), chosen, device) if one not in kept)),
+        options=Options(seed=seed, bound=bound, corpus=corpus),
+        cover=cover,
         shard=shard_for(shard),
         limits=Limits(scenario=limit_for(time_limit)),
         known_folder=known,
@@ -111,8 +125,14 @@ def fuzz(
     workers: WorkersOption = 0,
     time_limit: LimitOption = 20.0,
     known: KnownOption = KNOWN,
+    guided: Annotated[
+        bool, typer.Option("--guided", help="Follow scenarios that reach something new, until the time is up.")
+    ] = False,
+    corpus: CorpusOption = None,
+    cover: CoverOption = False,
 ) -> int:
-    """Search at random until the time is up or something new fails; its smallest witness is stored for `replay`."""
+    """Search at random until the time is up or something new fails; its smallest witness is stored for `replay`.
+    --guided: go on after new failures, and keep in --corpus what reaches something new."""
     seed = seed if seed >= 0 else int(time.time()) % 1_000_000
     chosen = target_for(target, device)
     settings = Settings(
@@ -120,8 +140,9 @@ def fuzz(
         device=device,
         workers=workers_for(workers),
         out=out,
-        phases=phases.select(["fuzz"], chosen),
-        options=Options(seed=seed, max_time=limit_for(max_time, "--max-time")),
+        phases=phases.select(["guided" if guided else "fuzz"], chosen),
+        options=Options(seed=seed, max_time=limit_for(max_time, "--max-time"), corpus=corpus),
+        cover=cover,
         limits=Limits(scenario=limit_for(time_limit)),
         known_folder=known,
         complete=False,

@@ -37,6 +37,13 @@ LimitOption = Annotated[float, typer.Option("--time-limit", help="Seconds for on
 KnownOption = Annotated[Path, typer.Option("--known", help="Folder of known failures.")]
 ReportOption = Annotated[str, typer.Option("--report", help="Reports to write: json, junit, html, by commas.")]
 
+CorpusOption = Annotated[
+    Path | None, typer.Option("--corpus", help="Folder of kept scenarios to start from; see `ropecheck corpus`.")
+]
+CoverOption = Annotated[
+    bool, typer.Option("--cover", help="Tell which lines of the engine's position code ran (slower).")
+]
+
 KNOWN = known_list.FOLDER
 
 _REPORTS = {

@@ -99,8 +99,8 @@ def check(
     strangers = len(set(answers) - {one.vector.id for one in grades})
     note = f"; {strangers} answers belong to no vector in {where}" if strangers else ""
     states = ("pass", "fail", "not offered", "missing")
-    for line in short:
-        out.print(line, soft_wrap=True)
+    for missing in short:
+        out.print(missing, soft_wrap=True)
     out.print(", ".join(f"{counts[state]} {state}" for state in states) + note, soft_wrap=True)
     if counts["fail"]:
         return 1

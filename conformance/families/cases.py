@@ -162,6 +162,7 @@ def _audio(family: str) -> list[Case]:
         case("video longer than track", words(1), track(6, 4, 4, 1.0, 120), words(2), rule=rule),
         case("interval longer than a chunk", words(1), track(3, 4, 4, 4.0, 1200), words(2), rule=rule),
         case("wide frame, short track", words(1), track(1, 4, 40, 1.0, 40), words(2), rule="families.text_after_media"),
+        case("a frame later than its sound", words(1), track(2, 4, 6, 1.0, 48), words(1), rule=rule),
         case("image, then track", picture(4, 4), words(1), track(2, 4, 4, 2.0, 400), words(2), rule=rule),
         case("track, then track", track(2, 4, 4, 1.0, 200), words(1), track(2, 2, 4, 2.0, 400), words(2), rule=rule),
         case("track, then audio", track(2, 4, 4, 1.0, 200), words(1), sound(100), words(2), rule=rule),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -11,6 +12,11 @@ from ropecheck.conformance.families.case import Case, Expected, expected
 from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, TableView, Unrun
 from ropecheck.reference.blocks import Table
 from ropecheck.spec.families import FAMILIES
+from ropecheck.spec.families.omni import has_track
+from ropecheck.spec.families.released import continued, one_continuation, released_table
+
+RELEASED = "as the released code"
+"""Signature of a table that is the model authors' released code's and not the paper's."""
 
 AXES = ("t", "h", "w")
 FOUR_AXES = ("index", "w", "h", "image")
@@ -37,7 +43,7 @@ def judge(case: Case, result: protocol.Result) -> Outcome:
         return Outcome(case.id, case.name, unrun=(Unrun("decode", f"a {type(result).__name__} for a prompt table"),))
     want = expected(case)
     table, delta = array(result.table), array(result.delta)
-    failures = [*_judge_shape(case, want, result), *_judge_deltas(case, want, delta)]
+    failures = _judge_shape(case, want, result)
     if table.ndim in (2, 3) and len(table) != FAMILIES[case.family].axes:
         return _outcome(case, {"families.dtype_and_shape", "families.delta"}, failures)
     rows = table[:, None, :] if table.ndim == 2 else table
@@ -45,14 +51,29 @@ def judge(case: Case, result: protocol.Result) -> Outcome:
     answered = rows.shape[1] if rows.ndim == 3 else 0
     if answered != len(want.tables):
         failures.append(_unanswered(case, list(table.shape), len(want.tables)))
+    deltas: list[int | str] = [number_of(value) for value in delta.reshape(-1)]
+    settled = []
     for number, right in enumerate(want.tables[:answered]):
         prompt = len(case.laid[number].ids)
         got = rows[:, number, want.width - prompt :]
         if ahead is not None and number < len(ahead) and right.shape[1] > prompt:
             got = np.concatenate((got, ahead[number][:, : right.shape[1] - prompt]), axis=1)
-        failures.extend(judge_table(case, right, got, number))
-    tables = {case.rule, "families.text_rows_equal", "families.table_width"}
-    return _outcome(case, tables | {"families.delta", "families.dtype_and_shape"}, failures)
+        if number < len(deltas) and as_released(case, number, right, got):
+            failures.extend(_judge_released(case, right, got, deltas[number], number))
+        else:
+            failures.extend(judge_table(case, right, got, number))
+            settled.append(number)
+    failures.extend(_judge_deltas(case, want, deltas, settled))
+    rules = {
+        case.rule,
+        "families.text_rows_equal",
+        "families.table_width",
+        "families.delta",
+        "families.dtype_and_shape",
+    }
+    if any(has_track(run) for laid in case.laid for run in laid.history):
+        rules |= {"families.one_continuation", "families.text_after_media"}
+    return _outcome(case, rules, failures)
 
 
 def _unanswered(case: Case, shape: list[int], prompts: int) -> Failure:
@@ -127,17 +148,39 @@ def _judge_shape(case: Case, want: Expected, result: protocol.PromptTables) -> l
     return [_failure(case, "families.dtype_and_shape", name, message) for name, message in found]
 
 
-def _judge_deltas(case: Case, want: Expected, delta: Array) -> list[Failure]:
-    got = [number_of(value) for value in delta.reshape(-1)]
+def _judge_deltas(case: Case, want: Expected, got: list[int | str], settled: list[int]) -> list[Failure]:
+    """settled: the prompts whose tables are the family's or are wrong."""
     if len(got) != len(want.deltas):
         message = f"{len(got)} deltas for {len(want.deltas)} prompts"
         return [_failure(case, "families.delta", "prompts unanswered", message)]
     for number, (right, value) in enumerate(zip(want.deltas, got, strict=True)):
-        if right != value:
+        if right != value and number in settled:
             difference = Difference(axis="delta", request=number, expected=right, observed=value)
             shape = "delta between positions" if isinstance(value, str) else "other value"
             return [_failure(case, "families.delta", shape, f"prompt {number}: delta {value}, not {right}", difference)]
     return []
+
+
+def as_released(case: Case, number: int, right: Array, got: Array) -> bool:
+    """Whether the table is not the paper's, and is that of the model authors' released code."""
+    history = case.laid[number].history
+    if got.shape != right.shape or np.array_equal(got, right):
+        return False
+    return np.array_equal(got, np.array(released_table(FAMILIES[case.family], history), dtype=np.int64).T)
+
+
+def _judge_released(case: Case, right: Table, got: Array, delta: int | str, number: int) -> list[Failure]:
+    """Neither right nor a mistake: both tables are told. A delta that continues neither is a mistake all the same."""
+    (wrong,) = judge_table(case, right, got, number)
+    found = [msgspec.structs.replace(wrong, rule="families.text_after_media", signature=RELEASED)]
+    table = released_table(FAMILIES[case.family], case.laid[number].history)
+    if case.laid[number].history[-1].is_text and not one_continuation(table, int(float(delta))):
+        mine = int(continued(table))
+        message = f"prompt {number}: its text ends at {max(table[-1])}, its delta {delta} goes on at "
+        message += f"{int(float(delta)) + len(table)}; behind its own text is {mine}"
+        difference = Difference(axis="delta", request=number, expected=mine, observed=delta)
+        found.append(_failure(case, "families.one_continuation", "contradicts its own table", message, difference))
+    return found
 
 
 def _judge_refusal(case: Case, result: protocol.Result) -> Outcome:

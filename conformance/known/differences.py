@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ropecheck.conformance.errors import UsageError
-from ropecheck.conformance.families.case import Case
+from ropecheck.conformance.families.case import Case, offered
 from ropecheck.conformance.families.cases import chosen, from_items
 from ropecheck.conformance.families.layout import Segment
 from ropecheck.conformance.families.torn import TEARS
@@ -23,6 +23,10 @@ from ropecheck.spec.families.declaration import GridFamily
 from ropecheck.spec.rules import all_rules
 
 FILE = Path(__file__).parents[1] / "data" / "families.toml"
+
+
+ANY = "any"
+"""An entry of every target: what nobody outside can settle."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,7 +70,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def explains(self, case: Case, failure: Failure, target: str, version: str) -> bool:
         """Whether this difference is what the failure shows."""
         return (
-            self.target == target
+            self.target in (target, ANY)
             and case.family in self.families
             and case.builder == self.builder
             and failure.rule in self.rules
@@ -121,6 +125,8 @@ def _torn(how: str, case: Case) -> bool:
     return case.torn == how
 
 
+KINDS = ("mistake", "choice", "function level", "unsettled")
+
 CONDITIONS: dict[str, Callable[[Case], bool]] = {
     "always": lambda case: True,
     "media": lambda case: bool(segments(case, "image", "video", "track")),
@@ -157,17 +163,36 @@ def load(path: Path = FILE) -> tuple[Difference, ...]:
 def applying(entries: Iterable[Difference], target: str, version: str) -> tuple[Difference, ...]:
     """The entries that this release must answer for. `target` is the engine's own name."""
     return tuple(
-        entry for entry in entries if entry.target == target and (not entry.versions or within(version, entry.versions))
+        entry
+        for entry in entries
+        if entry.target in (target, ANY)
+        and any(offered(family, target) == "checked" for family in entry.families)
+        and (not entry.versions or within(version, entry.versions))
     )
 
 
-def witness(entry: Difference) -> Case:
-    """The case that an entry names. Raises UsageError for a name that no case has."""
+def witness(entry: Difference, target: str = "") -> Case:
+    """The case that an entry names, of a family that the target offers where the entry is every target's.
+
+    Raises UsageError for a name that no case has.
+    """
     for family in entry.families:
         for case in (*chosen(family), *from_items(family)):
             if case.name == entry.witness:
+                if entry.target == ANY and target and offered(family, target) != "checked":
+                    return _elsewhere(entry, case, target)
                 return case
     raise UsageError(f"{FILE.name}: entry {entry.id}: witness: no case of its families is named {entry.witness!r}")
+
+
+def _elsewhere(entry: Difference, case: Case, target: str) -> Case:
+    """The witness in the entry's first family that the target offers."""
+    name = case.name.removeprefix(f"{case.family}: ")
+    for family in entry.families:
+        for other in chosen(family):
+            if offered(family, target) == "checked" and other.name == f"{family}: {name}":
+                return other
+    return case
 
 
 def _problems(entry: Difference, rules: Container[str], seen: set[str]) -> list[str]:
@@ -175,7 +200,7 @@ def _problems(entry: Difference, rules: Container[str], seen: set[str]) -> list[
     found += [f"unknown rule {name}" for name in entry.rules if name not in rules]
     if entry.when not in CONDITIONS:
         found.append(f"unknown condition {entry.when!r}")
-    if entry.kind not in ("mistake", "choice", "function level"):
+    if entry.kind not in KINDS:
         found.append(f"unknown kind {entry.kind!r}")
     if entry.id in seen:
         found.append("its id is taken")

@@ -28,6 +28,8 @@ class TargetReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     version: str
     device: str
     torch: str
+    identity: str
+    """Of a checkout: commit and hash of what is not committed."""
 
 
 class TotalsReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -141,7 +143,11 @@ def build(summary: Summary) -> Report:
         schema=SCHEMA,
         suite=f"{header.suite} spec {header.spec}",
         target=TargetReport(
-            name=header.target, version=header.hello.version, device=header.device, torch=header.hello.torch
+            name=header.target,
+            version=header.hello.version,
+            device=header.device,
+            torch=header.hello.torch,
+            identity=header.identity,
         ),
         seed=header.seed,
         totals=TotalsReport(

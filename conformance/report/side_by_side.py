@@ -15,7 +15,11 @@ _GAP = "  |  "
 
 
 def side_by_side(
-    expected: TableView | None, observed: TableView | None, columns: int = COLUMNS, focus: int | None = None
+    expected: TableView | None,
+    observed: TableView | None,
+    columns: int = COLUMNS,
+    focus: int | None = None,
+    heads: tuple[str, str] = ("expected", "observed"),
 ) -> list[Text]:
     """Lines of text; wrong cells carry a star and the style of an error. Empty when there is nothing to show.
 
@@ -37,7 +41,7 @@ def side_by_side(
     )
     cell = max(cell, len(str(stop)), len("none"))
     label = max(len("request"), *(len(name) for name in names), 0)
-    lines = [_heading(label, start, stop, width, cell, owners)]
+    lines = [_heading(label, start, stop, width, cell, owners, heads)]
     above = ("column",) if all(owner is None for owner in owners) else ("request", "column")
     lines += [_line(name, label, start, stop, cell, owners, left, right) for name in above]
     lines += [_line(name, label, start, stop, cell, owners, left, right) for name in names]
@@ -86,11 +90,13 @@ def _owners(expected: TableView | None, observed: TableView | None, width: int) 
     return owners
 
 
-def _heading(label: int, start: int, stop: int, width: int, cell: int, owners: Sequence[int | None]) -> Text:
+def _heading(
+    label: int, start: int, stop: int, width: int, cell: int, owners: Sequence[int | None], heads: tuple[str, str]
+) -> Text:
     bars = sum(1 for c in range(start + 1, stop) if owners[c] != owners[c - 1])
     side = (stop - start) * (cell + 2) + 2 * bars
     shown = "" if (start, stop) == (0, width) else f" columns {start}..{stop - 1} of {width}"
-    return Text(f"{'':{label}}  {f'expected{shown}':<{side}}{_GAP}observed")
+    return Text(f"{'':{label}}  {f'{heads[0]}{shown}':<{side}}{_GAP}{heads[1]}")
 
 
 def _line(

@@ -7,14 +7,23 @@ import time
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from ropecheck.conformance.cards.build import cards
-from ropecheck.conformance.cards.text import card_lines, head_line, shorter
+from ropecheck.conformance.cards.text import card_lines, head_line, shorter, unsettled
 from ropecheck.conformance.report.render import replay_command
 from ropecheck.conformance.run.events import (
     Event,
+    Found,
     Header,
     PhaseStarted,
     RunEnded,
@@ -26,6 +35,8 @@ from ropecheck.conformance.run.events import (
 
 _EVERY = 5.0
 """Seconds between two plain lines."""
+_AT_ONCE = 5
+"""New findings that are told while the run goes on."""
 _SHOWN = 20
 """New cards shown in full; the rest get two lines each."""
 
@@ -43,6 +54,8 @@ class Terminal:
                 BarColumn(),
                 MofNCompleteColumn(),
                 TimeElapsedColumn(),
+                TextColumn("left"),
+                TimeRemainingColumn(),
                 TextColumn("{task.fields[wrong]}"),
                 console=console,
                 transient=True,
@@ -54,6 +67,8 @@ class Terminal:
         self._done = 0
         self._forwards = 0
         self._failed = 0
+        self._new = 0
+        """New findings so far; the rest of what fails is known."""
         self._last = time.monotonic()
 
     def __call__(self, event: Event) -> None:
@@ -69,6 +84,8 @@ class Terminal:
                 if self._task is not None:
                     self._bar.remove_task(self._task)
                 self._task = self._bar.add_task(event.name, total=event.total, wrong="")
+        elif isinstance(event, Found):
+            self._found(event)
         elif isinstance(event, Warned):
             if event.loud:
                 self._say(Text(f"WARNING: {event.message}", style="bold red"))
@@ -96,13 +113,29 @@ class Terminal:
         if self._bar is not None:
             if self._task is not None and (force or now - self._last > 0.2):
                 self._last = now
-                wrong = f"{self._failed} failing" if self._failed else ""
+                wrong = f"{self._new} new findings, {self._failed} scenarios failing" if self._failed else ""
                 self._bar.update(self._task, completed=self._done, wrong=wrong)
         elif now - self._last > _EVERY:
             self._last = now
             of = f"/{self._total}" if self._total is not None else ""
-            failing = f", {self._failed} failing" if self._failed else ""
+            failing = f", {self._failed} failing ({self._new} new findings)" if self._failed else ""
             self._say(Text(f"{self._phase}: {self._done}{of} scenarios, {self._forwards} forwards{failing}"))
+
+    def _found(self, event: Found) -> None:
+        """New ones are told at once; the whole card comes at the end, with a smaller witness."""
+        finding = event.finding
+        if finding.failure.follows or self._full:
+            return
+        self._new += 1
+        if self._new > _AT_ONCE:
+            return
+        rule, mode, signature = finding.key
+        self._say(
+            Text("NEW ", style="bold red").append(f"{rule}  ", "bold").append(f"{mode}: {signature}", "not bold"),
+            Text(f"  {shorter(finding.failure.message)}  ({finding.scenario.name}, {finding.scenario.id})"),
+        )
+        if self._new == _AT_ONCE:
+            self._say(Text("  further new findings are counted, and shown at the end"))
 
     def _ended(self, event: RunEnded) -> None:
         summary = event.summary
@@ -113,16 +146,19 @@ def header_lines(header: Header) -> list[Text]:
     """What was run, enough to run it again."""
     hello = header.hello
     engine = f"{header.target} ({hello.target} {hello.version})"
+    code = f", code {header.identity}" if header.identity else ""
     lines = [
         Text(f"ropecheck {header.suite}, spec {header.spec}"),
-        Text(f"target {engine} on {header.device}, torch {hello.torch or 'not used'}, python {hello.python}"),
+        Text(f"target {engine}{code} on {header.device}, torch {hello.torch or 'not used'}, python {hello.python}"),
         Text(
             f"seed {header.seed}, {header.workers} workers, shard {header.shard}, "
             f"phases {', '.join(header.phases) or 'none'}"
         ),
-        Text(f"known failures: {len(header.known)} apply, from {header.known_folder}"),
+        Text(f"compared with {header.base}: what fails there alike is not new")
+        if header.base
+        else Text(f"known failures: {len(header.known)} apply, from {header.known_folder}"),
     ]
-    if header.differences:
+    if header.differences and not header.base:
         lines.append(Text(f"known differences of prompt tables: {len(header.differences)} apply"))
     if hello.faked:
         lines.append(Text(f"faked by the adapter: {len(hello.faked)} things; `ropecheck doctor` lists them"))
@@ -136,12 +172,12 @@ def summary_lines(summary: Summary, full: bool = False) -> list[Text]:
     for card in shown:
         if card.state != "known":
             continue
-        if full:
+        if full or unsettled(card):
             lines += [Text(), *card_lines(card)]
         elif not card.prompt:  # known differences of prompt tables are told below
             more = f" and {len(card.folded)} that go with it" if card.folded else ""
             lines.append(Text(f"known: {card.rule}  {card.mode}: {card.signature}{more}  ({card.count} failures,"))
-            lines[-1].append(f" {card.entry}, {card.link})")
+            lines[-1].append(f" {card.entry}, {card.link})" if not summary.header.base else f" {card.entry})")
     for entry in summary.header.differences:
         if (failures := summary.differences.get(entry.id)) and not full:
             head = f"known difference: {entry.name}  {', '.join(entry.families)}  ({failures} failures, {entry.link})"
@@ -160,6 +196,14 @@ def summary_lines(summary: Summary, full: bool = False) -> list[Text]:
         if check.state != "open":
             lines.append(Text(f"KNOWN FAILURE {check.state.upper()} ", "bold red").append(check.known.name, "bold"))
             lines.append(Text(f"  {check.message} ({check.known.path})"))
+    for gone in summary.gone:
+        rule, mode, signature = gone.key
+        lines.append(Text("GONE ", "bold green").append(f"{rule}  ", "bold").append(f"{mode}: {signature}", "not bold"))
+        lines.append(
+            Text(f"  only {summary.header.base} fails so, in {gone.count} scenarios ({gone.name}, {gone.scenario})")
+        )
+    if summary.stopped:
+        lines.append(Text(summary.stopped, style="bold magenta"))
     if summary.gave_up:
         lines.append(Text(f"ended early: {summary.gave_up}", style="bold magenta"))
     if summary.interrupted:

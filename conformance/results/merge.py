@@ -24,6 +24,7 @@ from ropecheck.conformance.report.json_file import (
     TotalsReport,
 )
 from ropecheck.conformance.results import covers as joining
+from ropecheck.conformance.results import ranges
 from ropecheck.conformance.results.part import KnownState, NotOffered, Part
 from ropecheck.conformance.results.state import BROKEN, derived_warnings, own_warnings
 from ropecheck.conformance.run.events import MAX_UNRUN
@@ -124,6 +125,7 @@ def _scope(one: ScopeReport, other: ScopeReport, part: Part) -> ScopeReport:
 
 def _parts(one: Part, other: Part) -> Part:
     unrun = _first((*one.unrun, *other.unrun), lambda each: each.id)
+    files = sorted({*one.lines, *other.lines})
     return Part(
         covers=joining.joined((*one.covers, *other.covers)),
         ended=max(one.ended, other.ended),
@@ -131,6 +133,7 @@ def _parts(one: Part, other: Part) -> Part:
         gave_up=one.gave_up or other.gave_up,
         known=_known(one.known, other.known),
         differences=_counts(one.differences, other.differences),
+        lines={file: ranges.both(one.lines.get(file, ""), other.lines.get(file, "")) for file in files},
         not_offered=tuple(_summed(NotOffered, ("mode", "reason"), ("scenarios",), one.not_offered, other.not_offered)),
         unrun=tuple(sorted(unrun, key=lambda each: each.id)[:MAX_UNRUN]),
         unreached=_unreached(one.unreached, other.unreached),

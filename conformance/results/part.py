@@ -6,6 +6,7 @@ import datetime
 
 import msgspec
 
+from ropecheck.conformance.results import ranges
 from ropecheck.conformance.run.events import Summary
 
 
@@ -63,6 +64,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     known: tuple[KnownState, ...]
     differences: dict[str, int]
     """Known difference of prompt tables -> failures that it explains."""
+    lines: dict[str, str]
+    """Engine file -> lines that ran, as results.ranges writes them; {} where the worker was not asked to tell."""
     not_offered: tuple[NotOffered, ...]
     unrun: tuple[Unran, ...]
     """Some of them; the totals count all."""
@@ -95,6 +98,7 @@ def build(summary: Summary) -> Part:
             )
         ),
         differences=dict(sorted(summary.differences.items())),
+        lines={file: ranges.text_of(lines) for file, lines in sorted(summary.lines.items())},
         not_offered=tuple(
             NotOffered(mode=mode, reason=reason, scenarios=count)
             for (mode, reason), count in sorted(summary.not_offered.items())

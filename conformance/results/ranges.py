@@ -25,6 +25,11 @@ def spans_of(text: str) -> list[tuple[int, int]]:
     return found
 
 
+def both(one: str, other: str) -> str:
+    """Both sets together, which may share numbers."""
+    return text_of(n for first, last in spans_of(one) + spans_of(other) for n in range(first, last + 1))
+
+
 def united(one: str, other: str) -> str:
     """Both sets together, without walking through them. Raises ValueError when they share a number."""
     spans: list[list[int]] = []

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from ropecheck.conformance.report.json_file import Report
+from ropecheck.conformance.results.chart import STYLE, line
 
 Figure = tuple[str, Callable[[Report], float]]
 
@@ -20,38 +21,22 @@ FIGURES: tuple[Figure, ...] = (
     ("could not run", lambda r: r.totals.could_not_run),
 )
 
-_WIDTH, _HEIGHT = 360, 60
-_STYLE = """body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em; }
-table { border-collapse: collapse; } td, th { padding: .15em .8em; text-align: left; border-bottom: 1px solid #8884; }
-td.bad { color: #c22; font-weight: bold; } svg { overflow: visible; } polyline { fill: none; stroke: #07a; }"""
-
 
 def page(named: Sequence[tuple[str, Report]]) -> str:
     """named: (name, report), which are put into the order in which the runs ended."""
     rows = sorted(named, key=lambda each: each[1].part.ended)
     charts = "".join(
-        f"<tr><th>{escape(title)}<td>{_line([figure(r) for _, r in rows])}<td>{figure(rows[-1][1]):g}"
+        f"<tr><th>{escape(title)}<td>{line([figure(r) for _, r in rows])}<td>{figure(rows[-1][1]):g}"
         for title, figure in FIGURES
     )
     head = "".join(f"<th>{escape(title)}" for title, _ in FIGURES)
     body = "".join(_row(name, report) for name, report in reversed(rows))
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>ropecheck trend</title>'
-        f"<style>{_STYLE}</style>\n<h1>{len(rows)} reports</h1>\n"
+        f"<style>{STYLE}</style>\n<h1>{len(rows)} reports</h1>\n"
         f"<table><tr><th>figure<th>over time<th>last{charts}</table>\n"
         f"<h2>Findings</h2>\n{_findings(rows)}\n"
         f"<h2>Reports</h2>\n<table><tr><th>ended<th>name<th>target{head}{body}</table>\n</html>\n"
-    )
-
-
-def _line(values: Sequence[float]) -> str:
-    low, high = min(values), max(values)
-    step = _WIDTH / max(len(values) - 1, 1)
-    scale = _HEIGHT / (high - low) if high > low else 0.0
-    points = " ".join(f"{n * step:.1f},{_HEIGHT - (value - low) * scale:.1f}" for n, value in enumerate(values))
-    return (
-        f'<svg width="{_WIDTH}" height="{_HEIGHT}" role="img" aria-label="from {low:g} to {high:g}">'
-        f'<polyline points="{points}"/></svg>'
     )
 
 

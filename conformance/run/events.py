@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
+from ropecheck.conformance.known.base import OnBase
 from ropecheck.conformance.known.differences import Difference
 from ropecheck.conformance.known.failures import Check, Known
 from ropecheck.conformance.run.subject import Subject
@@ -24,6 +25,10 @@ class Header:
     target: str
     """As it was asked for."""
     hello: protocol.Hello
+    identity: str = ""
+    """Of a checkout: commit and hash of what is not committed."""
+    base: str = ""
+    """What it is compared with; "" for nothing."""
     device: str
     seed: int
     workers: int
@@ -61,6 +66,15 @@ class ScenarioDone:
     phase: str
     scenario: Subject
     outcome: Outcome
+    lines: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Engine file -> lines that ran, where the worker tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A failure of a kind that nobody expects, the first of its kind in this run."""
+
+    finding: Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +90,7 @@ class Finding:
     """All failures of one (rule, mode, signature)."""
 
     key: tuple[str, str, str]
-    known: Known | Difference | None
+    known: Known | Difference | OnBase | None
     """The entry that expects the witness or, for a consequence, that expects its cause."""
     count: int = 0
     unexpected: int = 0
@@ -87,10 +101,23 @@ class Finding:
     size: tuple[int, int, str]
     file: str = ""
     """Where the witness is stored, relative to OUT."""
+    was: str = ""
+    """How the base breaks the same rule in the same mode of the witness, where a base is compared with."""
     ran: tuple[str, ...] = ()
     """Engine functions that ran for the wrong result, "package/file.py:LINE name"; () where nobody could tell."""
     found: tuple[int, int, str] | None = None
     """Size of the smallest witness as it was found, where it has been shrunk since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A failure that only the base has."""
+
+    key: tuple[str, str, str]
+    count: int
+    scenario: str
+    """Id of one that shows it on the base."""
+    name: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,6 +162,8 @@ class Summary:
     situations: dict[str, int] = field(default_factory=dict)
     ran: dict[str, dict[str, int]] = field(default_factory=dict)
     """Engine function or kernel -> forwards in which it is known to have run."""
+    lines: dict[str, set[int]] = field(default_factory=dict)
+    """Engine file -> lines that ran, where the worker tells."""
     findings: list[Finding] = field(default_factory=list)
     unrun: list[tuple[Subject, Unrun, str]] = field(default_factory=list)
     """Scenario, why, stored file; at most MAX_UNRUN of them (`totals.could_not_run` counts all)."""
@@ -149,6 +178,10 @@ class Summary:
     """Engine function -> traced steps with a right result in which it ran."""
     right_steps: int = 0
     """How many such steps were traced."""
+    gone: list[Gone] = field(default_factory=list)
+    """What the base does wrong and the checked version does not."""
+    stopped: str = ""
+    """Why the run was asked to end before all was done; "" when it was not."""
     interrupted: bool = False
     gave_up: str = ""
     """Why the run ended early; "" when it did not."""
@@ -200,5 +233,5 @@ class RunEnded:
     summary: Summary
 
 
-Event = RunStarted | PhaseStarted | ScenarioDone | Warned | RunEnded
+Event = RunStarted | PhaseStarted | ScenarioDone | Found | Warned | RunEnded
 Listener = Callable[[Event], None]

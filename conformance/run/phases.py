@@ -6,11 +6,13 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
+from ropecheck.adapters.protocol import Hello
 from ropecheck.conformance.errors import UsageError, meant
 from ropecheck.conformance.judge.outcome import Outcome
-from ropecheck.conformance.run.events import Scope
+from ropecheck.conformance.run.events import ScenarioDone, Scope
 from ropecheck.conformance.run.subject import Subject
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.targets.registry import Target
@@ -25,7 +27,11 @@ class Options:
     bound: str | None = None
     """Size of the exhaustive scope; None: the phase's own default."""
     max_time: float = 60.0
-    """Seconds that `fuzz` may search."""
+    """Seconds that `fuzz` and `guided` may search."""
+    corpus: Path | None = None
+    """Folder of scenarios that `corpus` runs and `guided` starts from."""
+    generations: int | None = None
+    """Of `guided`, instead of a time."""
 
 
 class Driver(Protocol):
@@ -53,6 +59,18 @@ class Driver(Protocol):
 
     def check(self, scenario: Scenario) -> Outcome:
         """Check one scenario now and wait for its outcome, for searches that follow what they see."""
+
+
+@runtime_checkable
+class Follower(Protocol):
+    """What a search needs of a driver that follows what scenarios reached."""
+
+    @property
+    def hello(self) -> Hello:
+        """What the worker said of itself."""
+
+    def check_batch(self, scenarios: Iterable[Subject]) -> list[ScenarioDone]:
+        """Check those of this shard that are new in this run, and wait for all; in the given order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +184,46 @@ def _fuzz(driver: Driver) -> None:
     driver.check_all(endless())
 
 
+def _corpus(driver: Driver) -> None:
+    from ropecheck.conformance.corpus.store import Corpus
+
+    assert driver.options.corpus is not None
+    driver.check_all(Corpus(driver.options.corpus).subjects())
+
+
+def _has_corpus(options: Options) -> None:
+    if options.corpus is None:
+        raise UsageError("phase corpus: name the folder with --corpus")
+    if not (options.corpus / "scenarios").is_dir():
+        raise UsageError(f"--corpus {options.corpus}: no corpus is there")
+
+
+def _guided(driver: Driver) -> None:
+    """Generation after generation until the time is up, or so many."""
+    from ropecheck.conformance.corpus.features import features
+    from ropecheck.conformance.corpus.guided import Guided
+    from ropecheck.conformance.corpus.store import Corpus, engine_name
+
+    if not isinstance(driver, Follower):
+        raise UsageError("phase guided: only a run can follow what scenarios reach")
+    options = driver.options
+    corpus = Corpus(options.corpus) if options.corpus is not None else None
+    start = [one for one in corpus.subjects() if isinstance(one, Scenario)] if corpus is not None else []
+    search = Guided(options.seed, start)
+    deadline = time.monotonic() + options.max_time
+    done = 0
+    driver.check_all(())  # it says that the phase begins
+    while done < options.generations if options.generations is not None else time.monotonic() < deadline:
+        reached = driver.check_batch(search.generation())
+        search.learn((one.scenario, features(one.outcome, one.lines)) for one in reached)
+        done += 1
+    if corpus is not None:
+        hello = driver.hello
+        name = engine_name(hello.target, hello.version, hello.device)
+        for scenario, names in search.kept:
+            corpus.add(scenario, name, names)
+
+
 _PHASES: dict[str, Phase] = {}
 
 
@@ -183,6 +241,8 @@ register(Phase(name="hypothesis", summary="large and odd scenarios, drawn at ran
 register(Phase(name="stateful", summary="a state machine over requests and sessions", drive=_stateful))
 register(Phase(name="families", summary="prompt tables of every model family", drive=_families, needs="prompt_tables"))
 register(Phase(name="sizes", summary="sizes at which GPU kernels break", drive=_sizes, devices=("cuda",)))
+register(Phase(name="corpus", summary="scenarios that were kept", drive=_corpus, default=False, accepts=_has_corpus))
+register(Phase(name="guided", summary="random scenarios that follow what they reach", drive=_guided, default=False))
 register(Phase(name="fuzz", summary="random scenarios until the time is up", drive=_fuzz, default=False))
 
 

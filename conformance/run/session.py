@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,9 +20,14 @@ from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.known import differences as family_known
 from ropecheck.conformance.known import failures as known_list
+from ropecheck.conformance.known.base import news
 from ropecheck.conformance.plan.planner import Plan, plan
+from ropecheck.conformance.run.base import Base
+from ropecheck.conformance.run.choice import EVERYTHING, Choice
 from ropecheck.conformance.run.events import (
     Event,
+    Found,
+    Gone,
     Header,
     Listener,
     PhaseStarted,
@@ -50,6 +56,10 @@ SHRINK_ONE = 10.0
 """Seconds after which one finding's witness is small enough."""
 
 
+COVER = "ROPECHECK_COVER"
+"""How a worker is asked to tell the lines that ran."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What a run needs to know."""
@@ -71,8 +81,22 @@ class Settings:
     """Replay the known failures' witnesses first."""
     shrink_seconds: float = 30.0
     """For making new findings' witnesses smaller; 0: leave them as they are."""
+    cover: bool = False
+    """Ask the workers which lines of the engine's position code ran; they are slower then."""
+    trace: bool = True
+    """Find out which engine functions ran for each finding."""
+    base: Base | None = None
+    """Run everything there too, and expect what it does alike instead of asking the known-failure list."""
+    choice: Choice = EVERYTHING
+    """Which scenarios and rules count."""
+    most_new: int = 0
+    """End the run after so many new findings; 0: never."""
     complete: bool = True
     """Every default phase: what was never reached is worth a warning, once all shards are there."""
+
+
+class Enough(Exception):
+    """As many new findings as were asked for."""
 
 
 class Runner:
@@ -91,6 +115,10 @@ class Runner:
         self._seen: set[str] = set()
         self._phase = ""
         self._passing = Passing()
+        self._base = settings.base
+        self._choice = settings.choice
+        self._most_new = settings.most_new
+        self._told: set[tuple[str, str, str]] = set()
         self.outcomes: Callable[[Outcome], None] = lambda outcome: None
 
     def emit(self, event: Event) -> None:
@@ -130,6 +158,11 @@ class Runner:
         """As phases.Driver says."""
         return self.tally.summary.header.hello.target
 
+    @property
+    def hello(self) -> protocol.Hello:
+        """As phases.Driver says."""
+        return self.tally.summary.header.hello
+
     def check_all(self, scenarios: Iterable[Subject], total: int | None = None) -> None:
         """As phases.Driver says."""
         # What falls to a shard is not known in advance.
@@ -141,6 +174,12 @@ class Runner:
         found: list[Outcome] = []
         self._run([scenario], found.append)
         return found[0]
+
+    def check_batch(self, scenarios: Iterable[Subject]) -> list[ScenarioDone]:
+        """As phases.Driver says."""
+        wanted = list(scenarios)
+        done = {one.scenario.id: one for one in self._done(self._fresh(wanted))}
+        return [done[scenario.id] for scenario in wanted if scenario.id in done]
 
     @property
     def found_new(self) -> bool:
@@ -179,30 +218,71 @@ class Runner:
     def _quietly(self, scenario: Scenario) -> Outcome:
         """A scenario's outcome, outside all counts."""
         for planned, answer in self._pool.answers(self._plans([scenario])):
-            return verdict_of(planned, answer)
+            outcome = verdict_of(planned, answer)
+            if self._base is None or not outcome.failures:
+                return outcome
+            return msgspec.structs.replace(outcome, failures=news(outcome, self._base.outcome(scenario.id)))
         raise AssertionError("the pool answers every plan")
 
     def _fresh(self, scenarios: Iterable[Subject]) -> Iterator[Subject]:
         for scenario in scenarios:
-            if scenario.id not in self._seen and self.mine(scenario):
+            if scenario.id not in self._seen and self.mine(scenario) and self._choice.takes(scenario):
                 self._seen.add(scenario.id)
                 yield scenario
 
     def _run(self, scenarios: Iterable[Subject], then: Callable[[Outcome], None] = lambda outcome: None) -> None:
+        for done in self._done(scenarios):
+            then(done.outcome)
+
+    def _done(self, scenarios: Iterable[Subject]) -> Iterator[ScenarioDone]:
         for planned, answer in self._pool.answers(self._plans(scenarios)):
-            outcome = verdict_of(planned, answer)
-            done = ScenarioDone(self._phase, planned.scenario, outcome)
-            self.tally.add(done)
+            lines = answer.covered if isinstance(answer, protocol.Answer) else {}
+            outcome = self._choice.of(verdict_of(planned, answer))
+            done = ScenarioDone(self._phase, planned.scenario, outcome, lines)
+            base = self._base.outcome(planned.scenario.id) if self._base and done.outcome.failures else None
+            self.tally.add(done, base)
             self._passing.note(done)
-            then(outcome)
             self.emit(done)
+            if done.outcome.failures:
+                self._tell()
+            yield done
+
+    def _tell(self) -> None:
+        """Say at once what is new. Raises Enough when that was as much as was asked for."""
+        for finding in self.tally.summary.new:
+            if finding.key not in self._told:
+                self._told.add(finding.key)
+                self.emit(Found(finding))
+        causes = [one for one in self.tally.summary.new if not one.failure.follows]
+        if self._most_new and len(causes) >= self._most_new:
+            raise Enough(f"ended early, as asked: {len(causes)} new")
+
+    def compare(self) -> None:
+        """What only the base does wrong, of all that both have run."""
+        if self._base is None:
+            return
+        self._base.drain()
+        summary = self.tally.summary
+        seen = {finding.key for finding in summary.findings}
+        gone: dict[tuple[str, str, str], list[Outcome]] = {}
+        for outcome in self._base.outcomes.values():
+            for failure in outcome.failures if outcome.scenario in self._seen else ():
+                gone.setdefault(failure.key, []).append(outcome)
+        summary.gone = [
+            Gone(key, len(found), found[0].scenario, found[0].name)
+            for key, found in sorted(gone.items())
+            if key not in seen
+        ]
 
     def _plans(self, scenarios: Iterable[Subject]) -> Iterator[Plan | CasePlan]:
         for scenario in scenarios:
             try:
-                yield plan_case(scenario) if isinstance(scenario, Case) else plan(scenario, self._device)
+                planned = plan_case(scenario) if isinstance(scenario, Case) else plan(scenario, self._device)
             except OutOfDomain as error:
                 raise UsageError(f"scenario {scenario.name} ({scenario.id}) is not legal: {error}") from error
+            if self._base is not None:
+                self._base.want(planned)
+            yield planned
 
     def replay_known(self, today: datetime.date) -> None:
         """Witnesses first: what an entry says must still be so."""
@@ -214,7 +294,7 @@ class Runner:
             shown[entry.witness.id] = entry.witness
             checks.setdefault(entry.witness.id, []).append(partial(known_list.check, entry, today=today))
         for difference in header.differences:
-            case = family_known.witness(difference)
+            case = family_known.witness(difference, self.engine)
             shown[case.id] = case
             check = partial(known_list.check_difference, difference, case, target=self.engine, version=version)
             checks.setdefault(case.id, []).append(check)
@@ -261,8 +341,21 @@ def verdict_of(planned: Plan | CasePlan, answer: Reply) -> Outcome:
         return Outcome(scenario=scenario.id, name=scenario.name, unrun=(why,))
 
 
-def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
-    """Do a run and return its summary; listeners have written their reports by then.
+def pool_of(settings: Settings, warn: Callable[[str], None] = lambda message: None) -> Pool[Plan | CasePlan]:
+    """A run's workers, not started yet."""
+    return Pool(
+        replace(settings.target, env={**settings.target.env, COVER: "1"}) if settings.cover else settings.target,
+        device=settings.device,
+        workers=settings.workers,
+        out=settings.out,
+        limits=settings.limits,
+        warn=warn,
+    )
+
+
+def run(settings: Settings, listeners: Iterable[Listener], warm: Pool[Plan | CasePlan] | None = None) -> Summary:
+    """Do a run and return its summary; listeners have written their reports by then. warm: a started pool of the same
+    target and device, which the run uses and leaves as it is.
 
     Raises GaveUp when no worker starts or a report cannot be written, UsageError for bad input; an interrupt and a full
     disk end the run and are in the summary.
@@ -277,14 +370,7 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
     early: list[str] = []
     with (
         claimed(settings.out),
-        Pool[Plan | CasePlan](
-            settings.target,
-            device=settings.device,
-            workers=settings.workers,
-            out=settings.out,
-            limits=settings.limits,
-            warn=early.append,
-        ) as pool,
+        nullcontext(warm) if warm is not None else pool_of(settings, early.append) as pool,
         reserved(settings.out) as free_room,
     ):
         # Bad input has been refused by now and lost nothing; from here on an older result must not pass for this one.
@@ -292,7 +378,7 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
         hello = protocol.unheard(settings.target.name)
         interrupted = False
         try:
-            hello = pool.start()
+            hello = pool.hello if pool.hello is not None else pool.start()
         except KeyboardInterrupt:
             interrupted = True
         header = Header(
@@ -300,6 +386,8 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
             spec=spec_hash(),
             target=settings.target.name,
             hello=hello,
+            identity=settings.target.identity,
+            base="" if settings.base is None else settings.base.name,
             device=settings.device,
             seed=settings.options.seed,
             workers=pool.workers,
@@ -317,7 +405,7 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
         summary = runner.tally.summary
         summary.totals.workers = pool.workers
         bad_input: UsageError | None = None
-        started = time.monotonic()
+        started, restarts = time.monotonic(), pool.restarts
         try:
             if interrupted:
                 raise KeyboardInterrupt
@@ -325,11 +413,16 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
             before_run(header, entries, early, runner.warn)
             if settings.witnesses:
                 runner.replay_known(today)
-            for phase in settings.phases:
-                runner.enter(phase.name)
-                phase.drive(runner)
+            try:
+                for phase in settings.phases:
+                    runner.enter(phase.name)
+                    phase.drive(runner)
+            except Enough as reason:
+                summary.stopped = str(reason)
+            runner.compare()
             runner.shrink_new(settings.shrink_seconds)
-            runner.trace()
+            if settings.trace:
+                runner.trace()
         except KeyboardInterrupt:
             summary.interrupted = True
         except GaveUp as error:
@@ -350,8 +443,8 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> Summary:
         scope = summary.scope
         scope.of_shard = None if summary.totals.could_not_run else scope.certificate
         scope.certificate = scope.of_shard if settings.shard[1] == 1 else None  # it speaks of the whole bound
-        if pool.restarts:
-            runner.warn(f"{pool.restarts} worker restarts; see worker-N.log in {settings.out}")
+        if restarts := pool.restarts - restarts:
+            runner.warn(f"{restarts} worker restarts; see worker-N.log in {settings.out}")
         free_room()
     runner.end()
     if bad_input is not None:

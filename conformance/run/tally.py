@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
+from ropecheck.conformance.known.base import OnBase, news, otherwise
 from ropecheck.conformance.known.differences import Difference
 from ropecheck.conformance.known.failures import Known, match
 from ropecheck.conformance.run.events import MAX_UNRUN, Finding, Header, ScenarioDone, Summary
@@ -26,8 +27,11 @@ class Tally:
         self._folder = header.out / "failures"
         self._trouble: OSError | None = None
 
-    def add(self, done: ScenarioDone) -> None:
-        """Count one scenario. Raises OSError, once it is counted, when its file could not be written."""
+    def add(self, done: ScenarioDone, base: Outcome | None = None) -> None:
+        """Count one scenario; `base` is what it came to there, where a base is compared with.
+
+        Raises OSError, once it is counted, when its file could not be written.
+        """
         outcome, summary = done.outcome, self.summary
         totals = summary.totals
         totals.scenarios += 1
@@ -44,9 +48,11 @@ class Tally:
             seen = summary.ran.setdefault(mode, {})
             for name, forwards in names.items():
                 seen[name] = seen.get(name, 0) + forwards
+        for file, lines in done.lines.items():
+            summary.lines.setdefault(file, set()).update(lines)
         for pair in set(outcome.not_offered):
             summary.not_offered[pair] = summary.not_offered.get(pair, 0) + 1
-        new = self._failures(done) if outcome.failures else 0
+        new = self._failures(done, base) if outcome.failures else 0
         if outcome.unrun:
             self._unrun(done.scenario, outcome.unrun)
         if new:
@@ -62,11 +68,11 @@ class Tally:
         if self._trouble is not None:
             raise self._trouble
 
-    def _failures(self, done: ScenarioDone) -> int:
+    def _failures(self, done: ScenarioDone, base: Outcome | None) -> int:
         """Group the failures; returns how many of them no entry expects."""
         new = 0
         size = size_of(done.scenario)
-        expected_by = self._expectations(done)
+        expected_by = self._expectations(done, base)
         for failure, known in zip(done.outcome.failures, expected_by, strict=True):
             self.summary.rules.setdefault(failure.rule, [0, 0])[1] += 1
             self.summary.modes.setdefault(failure.mode, [0, 0])[1] += 1
@@ -81,15 +87,21 @@ class Tally:
                 finding.scenario, finding.failure, finding.size = done.scenario, failure, size
                 self._store(finding, done.outcome)
             finding.count += 1
+            if known is None and base is not None and finding.failure is failure:
+                finding.was = otherwise(failure, base)
             finding.unexpected += known is None
             new += known is None
         return new
 
-    def _expectations(self, done: ScenarioDone) -> Sequence[Known | Difference | None]:
-        """The entry that expects each failure."""
+    def _expectations(self, done: ScenarioDone, base: Outcome | None) -> Sequence[Known | Difference | OnBase | None]:
+        """The entry that expects each failure. With a base, what it does alike is expected, and nothing else is."""
+        failures = done.outcome.failures
+        if base is not None:
+            fresh = news(done.outcome, base)
+            return [None if failure in fresh else OnBase(self.summary.header.base) for failure in failures]
         if isinstance(done.scenario, Case):
-            return [self._explained(done.scenario, failure) for failure in done.outcome.failures]
-        return _expected_by(done.outcome.failures, self.summary.header.known)
+            return [self._explained(done.scenario, failure) for failure in failures]
+        return _expected_by(failures, self.summary.header.known)
 
     def _explained(self, case: Case, failure: Failure) -> Difference | None:
         """The first known difference that explains the failure; all that do are counted."""

@@ -56,7 +56,7 @@ def add(what: str, *, name: str = "", say: Say = lambda _: None) -> Record:
     label = f"sglang@{name or _label(path)}"
     if not re.fullmatch(r"sglang@[A-Za-z0-9._-]+", label):
         raise ProvisionError(f"--name {name!r}: letters, digits, dots, dashes and underscores only", 2)
-    if source := _source_root(path):
+    if source := source_root(path):
         return _make(label, say, lambda stage: _checkout(label, source, stage))
     if python := _python_of(path):
         return _make(label, say, lambda stage: _environment(label, python))
@@ -184,7 +184,7 @@ def _environment(name: str, python: Path) -> Record:
     return Record(name=name, kind="environment", version=version, python=str(python), tag=tag)
 
 
-def _source_root(path: Path) -> Path | None:
+def source_root(path: Path) -> Path | None:
     """The folder to put on the path for a checkout: the one that holds the package `sglang`."""
     for root in (path / "python", path):
         if (root / "sglang" / "srt" / "__init__.py").is_file() or (root / "sglang" / "__init__.py").is_file():

@@ -12,6 +12,7 @@ in transformers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ropecheck.spec.families.declaration import merged_grid, ramp
@@ -47,23 +48,33 @@ class Qwen2_5Omni:
     def media_columns(self, run: Run, start: int) -> tuple[Column, ...]:
         if not has_track(run):
             return simple_columns(run, start, self.merge, self.positions_per_second)
-        video = vision_columns(run, start + 1, self.merge, self.positions_per_second)
-        audio = ramp(start + 1, run.tokens)
-        content = self.interleaved(video, audio, start + 1)
-        end = next_position(content)
-        return ((start,) * 3, (start,) * 3, *content, (end,) * 3, (end,) * 3)
+        content = [column for piece in self.pieces(run, start + 1) for column in piece]
+        return marked(start, content, next_position(content))
 
-    def interleaved(self, video: tuple[Column, ...], audio: tuple[Column, ...], start: int) -> tuple[Column, ...]:
-        """Chunk after chunk of the same duration: its video columns, then its audio columns."""
+    def released_columns(self, run: Run, start: int) -> tuple[tuple[Column, ...], int]:
+        """A track as the authors' released class places it, and where it goes on: after the piece that came last."""
+        pieces = self.pieces(run, start + 1)
+        end = next_position(pieces[-1])
+        return marked(start, [column for piece in pieces for column in piece], end), end + 1
+
+    def pieces(self, run: Run, start: int) -> list[tuple[Column, ...]]:
+        """Chunk after chunk of the same duration: its video columns, then its audio columns; empty ones left out."""
+        video = vision_columns(run, start, self.merge, self.positions_per_second)
+        audio = ramp(start, run.tokens)
         size = self.positions_per_second * self.seconds_per_chunk
         last = max(video[-1][0], audio[-1][0]) - start
-        columns: list[Column] = []
+        found: list[tuple[Column, ...]] = []
         for chunk in range(last // size + 1):
             for track in (video, audio):
-                for column in track:
-                    if (column[0] - start) // size == chunk:
-                        columns.append(column)
-        return tuple(columns)
+                piece = tuple(column for column in track if (column[0] - start) // size == chunk)
+                if piece:
+                    found.append(piece)
+        return found
+
+
+def marked(start: int, content: Sequence[Column], end: int) -> tuple[Column, ...]:
+    """Content between its two begin markers, at the start, and its two end markers."""
+    return ((start,) * 3, (start,) * 3, *content, (end,) * 3, (end,) * 3)
 
 
 QWEN2_5_OMNI = Qwen2_5Omni()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ropecheck.spec.families.declaration import ROUNDING, frame_times, merged_grid, ramp
 from ropecheck.spec.families.omni import audio_count, has_track, simple_columns, vision_columns
-from ropecheck.spec.history import Column, OutOfDomain, Run
+from ropecheck.spec.history import Column, OutOfDomain, Run, next_position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,14 @@ class Qwen3Omni:
         if not has_track(run):
             return simple_columns(run, start, self.merge, self.positions_per_second)
         video = vision_columns(run, start, self.merge, self.positions_per_second)
-        return by_time(video, ramp(start, run.tokens))
+        return by_time(video, ramp(start, run.tokens))[0]
+
+    def released_columns(self, run: Run, start: int) -> tuple[tuple[Column, ...], int]:
+        """A track as the authors' released class places it, and where it goes on: after the rest of the longer one."""
+        self.check_whole(run)
+        video = vision_columns(run, start, self.merge, self.positions_per_second)
+        columns, rest = by_time(video, ramp(start, run.tokens))
+        return columns, next_position(columns[-rest:])
 
     def check_whole(self, run: Run) -> None:
         """Raises OutOfDomain when a frame would fall between two positions."""
@@ -64,8 +71,8 @@ class Qwen3Omni:
                 raise OutOfDomain(f"frame {frame} at {time} positions: {self.name} does not round")
 
 
-def by_time(video: tuple[Column, ...], audio: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Both in one line by temporal id, video first at a tie."""
+def by_time(video: tuple[Column, ...], audio: tuple[Column, ...]) -> tuple[tuple[Column, ...], int]:
+    """Both in one line by temporal id, video first at a tie; and how many at the end are the longer one's rest."""
     columns: list[Column] = []
     v = a = 0
     while v < len(video) and a < len(audio):
@@ -75,7 +82,8 @@ def by_time(video: tuple[Column, ...], audio: tuple[Column, ...]) -> tuple[Colum
         else:
             columns.append(audio[a])
             a += 1
-    return (*columns, *video[v:], *audio[a:])
+    rest = (*video[v:], *audio[a:])
+    return (*columns, *rest), len(rest)
 
 
 QWEN3_OMNI = Qwen3Omni()

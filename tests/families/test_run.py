@@ -89,7 +89,7 @@ def test_known_differences_that_are_gone_fail_the_run(ropecheck: Run, capsys: py
     assert code == 1
     applies = applying(load(), "transformers", "5.19.0")
     assert applies
-    for entry in applies:
+    for entry in (entry for entry in applies if entry.kind != "unsettled"):  # the paper's answer is one of two
         words = f"known failure {entry.id} is stale: its witness {entry.witness!r} passes"
         assert any(warning.startswith(words) for warning in report["warnings"])
     assert "KNOWN FAILURE STALE grid-left-over" in capsys.readouterr().out

@@ -1,0 +1,101 @@
+"""A campaign as a sequence of blocks: first a whole run of every target in shards, then one seed after another.
+
+Each block is what one `ropecheck run` does, so that the merged report of the blocks is the report of those runs. The
+sequence follows from the plan alone: a campaign that is resumed goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.run import phases
+from ropecheck.conformance.targets import registry
+
+SEARCHED = ("hypothesis", "stateful", "families")
+"""Phases that another seed makes new scenarios for."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a campaign is about."""
+
+    targets: tuple[str, ...]
+    device: str = "cpu"
+    seed: int = 0
+    bound: str | None = None
+    shards: int = 16
+    """Blocks of the first, whole run of each target."""
+    phases: tuple[str, ...] = ()
+    """Of that run; () for the device's default ones."""
+    rounds: int | None = None
+    """Seeds after the first; None: until the time is up."""
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True):
+    """One task: a shard of a run."""
+
+    target: str
+    number: int
+    """Of this target, from 0."""
+    device: str
+    phases: tuple[str, ...]
+    seed: int
+    bound: str | None
+    shard: tuple[int, int]
+    witnesses: bool
+    complete: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.target} #{self.number} (seed {self.seed}, shard {self.shard[0]}/{self.shard[1]})"
+
+
+def check(plan: Plan) -> None:
+    """Raises UsageError for a plan that cannot be carried out."""
+    if not plan.targets:
+        raise UsageError("--targets: name at least one")
+    if len(set(plan.targets)) != len(plan.targets):
+        raise UsageError("--targets: one is there twice")
+    if plan.shards < 1:
+        raise UsageError(f"--shards {plan.shards}: must be 1 or more")
+    if plan.rounds is not None and plan.rounds < 0:
+        raise UsageError(f"--rounds {plan.rounds}: must be 0 or more")
+    for name in plan.targets:
+        found = phases.select(plan.phases, registry.find(name, plan.device), plan.device)
+        for phase in found:
+            phase.accepts(phases.Options(seed=plan.seed, bound=plan.bound))
+
+
+def blocks(plan: Plan, target: str) -> Iterator[Block]:
+    """The blocks of one target, in the order in which they are given out."""
+    first = phases.select(plan.phases, registry.find(target, plan.device), plan.device)
+    names = tuple(phase.name for phase in first)
+    for shard in range(1, plan.shards + 1):
+        yield Block(
+            target=target,
+            number=shard - 1,
+            device=plan.device,
+            phases=names,
+            seed=plan.seed,
+            bound=plan.bound,
+            shard=(shard, plan.shards),
+            witnesses=True,
+            complete=not plan.phases,
+        )
+    searched = tuple(name for name in names if name in SEARCHED)
+    step = 0
+    while searched and (plan.rounds is None or step < plan.rounds):
+        step += 1
+        yield Block(
+            target=target,
+            number=plan.shards + step - 1,
+            device=plan.device,
+            phases=searched,
+            seed=plan.seed + step,
+            bound=None,
+            shard=(1, 1),
+            witnesses=False,
+            complete=False,
+        )

@@ -1,0 +1,105 @@
+"""A place where blocks are run: warm workers of one target, and what a block comes to."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from ropecheck.conformance.campaign.blocks import Block
+from ropecheck.conformance.errors import GaveUp
+from ropecheck.conformance.known import failures as known_list
+from ropecheck.conformance.plan.planner import Plan
+from ropecheck.conformance.report.json_file import Report, build
+from ropecheck.conformance.results.gather import files_of
+from ropecheck.conformance.run import phases
+from ropecheck.conformance.run.phases import Options
+from ropecheck.conformance.run.pool import Pool
+from ropecheck.conformance.run.seat import Limits
+from ropecheck.conformance.run.session import Settings, pool_of, run
+from ropecheck.conformance.run.subject import CasePlan
+from ropecheck.conformance.targets import registry
+from ropecheck.conformance.version import spec_hash, suite_version
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """A block that was run: its report, and the scenario files that the report names."""
+
+    target: str
+    number: int
+    report: Report
+    files: dict[str, bytes]
+
+
+def identity() -> str:
+    """The suite and specification of this place; those of a campaign's places are all the same."""
+    return f"{suite_version()} spec {spec_hash()}"
+
+
+class Station:
+    """Runs one block at a time. The workers of a target stay up from block to block, until another target's come."""
+
+    def __init__(self, known: Path = known_list.FOLDER, time_limit: float = 20.0, workers: int = 1) -> None:
+        self._known = known
+        self._limits = Limits(scenario=time_limit)
+        self._workers = workers
+        self._folder = Path(tempfile.mkdtemp(prefix="ropecheck-station-"))
+        self._pool: Pool[Plan | CasePlan] | None = None
+        self._serves = ("", "")
+
+    def run(self, block: Block) -> Done:
+        """Run a block. Raises GaveUp when its target cannot be kept running, UsageError for a block that is none."""
+        out = self._folder / "block"
+        settings = Settings(
+            target=registry.find(block.target, block.device),
+            device=block.device,
+            workers=self._workers,
+            out=out,
+            phases=phases.select(block.phases, registry.find(block.target, block.device), block.device),
+            options=Options(seed=block.seed, bound=block.bound),
+            shard=block.shard,
+            limits=self._limits,
+            known_folder=self._known,
+            witnesses=block.witnesses,
+            shrink_seconds=0,  # every block would shrink and trace the same finding again
+            trace=False,
+            complete=block.complete,
+        )
+        try:
+            summary = run(settings, (), self._warm(settings))
+        except BaseException:
+            self.close_pool()
+            raise
+        if summary.interrupted:
+            self.close_pool()
+            raise KeyboardInterrupt
+        if summary.gave_up:
+            self.close_pool()
+            raise GaveUp(summary.gave_up)
+        report = build(summary)
+        files = {name: (out / name).read_bytes() for name in sorted(files_of(report))}
+        return Done(target=block.target, number=block.number, report=report, files=files)
+
+    def _warm(self, settings: Settings) -> Pool[Plan | CasePlan]:
+        """Started workers of this target."""
+        serves = (settings.target.name, settings.device)
+        if self._pool is None or self._serves != serves:
+            self.close_pool()
+            self._pool = pool_of(replace(settings, out=self._folder / "pool"))
+            self._serves = serves
+            self._pool.start()
+        return self._pool
+
+    def close_pool(self) -> None:
+        """End the workers."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def close(self) -> None:
+        """End the workers and forget their logs."""
+        self.close_pool()
+        shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,184 @@
+"""The driver: nothing lost, nothing twice, whatever dies."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ropecheck.conformance.campaign.blocks import Plan, blocks
+from ropecheck.conformance.campaign.driver import DEPTH, LOSSES, TRIES, Crew, Driver, Lost
+from ropecheck.conformance.campaign.here import Here
+from ropecheck.conformance.campaign.ledger import KEPT_POINTS, Ledger
+from ropecheck.conformance.campaign.station import Done, Station, identity
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.report.json_file import Report
+from ropecheck.conformance.results.merge import merge
+from tests.campaign.planted import DEAD, FAULTY
+from tests.campaign.support import BLOCKS, PLAN, Scripted, merged, run_here, timeless
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, dict[int, Done], Path]:
+    """The campaign's report when nothing dies, and what each block came to by itself."""
+    out = tmp_path_factory.mktemp("whole")
+    report = run_here(out)
+    station = Station()
+    alone = {block.number: station.run(block) for block in blocks(PLAN, FAULTY)}
+    station.close()
+    return report, alone, out
+
+
+def _drive(out: Path, crew: Crew, plan: Plan = PLAN, seconds: float = 600) -> Driver:
+    ledger = Ledger(out, plan, identity())
+    driver = Driver(plan=plan, ledger=ledger, crew=crew, seconds=seconds)
+    driver.run()
+    ledger.close()
+    return driver
+
+
+def test_blocks_add_up_to_the_campaign(whole: tuple[Report, dict[int, Done], Path]) -> None:
+    report, alone, out = whole
+    assert len(alone) == BLOCKS
+    assert report.findings
+    assert timeless(merge([done.report for done in alone.values()])) == timeless(report)
+    assert [covers.seeds for covers in report.part.covers] == ["4", "5-7"]
+    assert all(covers.whole for covers in report.part.covers)
+    named = {finding.witness.file for finding in report.findings}
+    assert {f"failures/{path.name}" for path in (out / FAULTY / "failures").iterdir()} == named
+
+
+def test_lost_blocks_are_run_again(whole: tuple[Report, dict[int, Done], Path], tmp_path: Path) -> None:
+    report, alone, _ = whole
+    crew = Scripted(alone, lose={2: "once", 3: "once", 7: "once"})
+    driver = _drive(tmp_path, crew)
+    assert driver.lost == 3
+    assert timeless(merged(tmp_path)) == timeless(report)
+    assert driver.given == BLOCKS + 3
+    assert crew.most_held <= crew.size * DEPTH
+
+
+@pytest.mark.parametrize("torn", [False, True])
+@pytest.mark.parametrize("die_at", [1, 2, 4, 6])
+def test_a_killed_driver_is_resumed(
+    whole: tuple[Report, dict[int, Done], Path], tmp_path: Path, die_at: int, torn: bool
+) -> None:
+    report, alone, _ = whole
+    with pytest.raises(KeyboardInterrupt):
+        _drive(tmp_path, Scripted(alone, die_at=die_at))  # no checkpoint, no close: as after SIGKILL
+    if torn:
+        with (tmp_path / "journal.jsonl").open("ab") as journal:
+            journal.write(b'{"target":"faulty","number":6,"seconds":1.0,"rep')
+    crew = Scripted(alone)
+    driver = _drive(tmp_path, crew)
+    assert driver.given == BLOCKS - (die_at - 1), "blocks that were taken in are not run again"
+    assert timeless(merged(tmp_path)) == timeless(report)
+
+
+def test_a_driver_killed_between_sum_and_journal_counts_nothing_twice(
+    whole: tuple[Report, dict[int, Done], Path], tmp_path: Path
+) -> None:
+    report, alone, _ = whole
+    with pytest.raises(KeyboardInterrupt):
+        _drive(tmp_path, Scripted(alone, die_at=5))
+    journal = (tmp_path / "journal.jsonl").read_bytes()
+    assert journal.count(b"\n") == 4
+    Ledger(tmp_path, PLAN, identity()).close()
+    assert not (tmp_path / "journal.jsonl").read_bytes()
+    (tmp_path / "journal.jsonl").write_bytes(journal)
+    _drive(tmp_path, Scripted(alone))
+    assert timeless(merged(tmp_path)) == timeless(report)
+
+
+def test_a_block_that_always_takes_its_place_along_is_given_up(
+    whole: tuple[Report, dict[int, Done], Path], tmp_path: Path
+) -> None:
+    _, alone, _ = whole
+    crew = Scripted(alone, size=1, lose=dict.fromkeys(range(1, 1000), "once"))
+    plan = msgspec.structs.replace(PLAN, shards=1, rounds=0)
+    driver = _drive(tmp_path, crew, plan)
+    assert driver.given == LOSSES
+    (failed,) = driver.ledger.state.columns[FAULTY].failed
+    assert (failed.number, failed.why) == (0, "the node is gone")
+    assert _drive(tmp_path, crew, plan).given == 0, "given up for good"
+
+
+def test_bad_input_is_tried_once(whole: tuple[Report, dict[int, Done], Path], tmp_path: Path) -> None:
+    _, alone, _ = whole
+    driver = _drive(tmp_path, Scripted(alone, lose={1: "bad"}))
+    assert driver.given == BLOCKS
+    assert [one.why for one in driver.ledger.state.columns[FAULTY].failed] == ["bad input"]
+    assert not all(covers.whole for covers in merged(tmp_path).part.covers)
+
+
+def test_a_target_that_does_not_start_is_given_up_after_some_tries(tmp_path: Path) -> None:
+    plan = Plan(targets=(DEAD,), phases=("chosen",), shards=1, rounds=0)
+    crew = Here(Station())
+    driver = _drive(tmp_path, crew, plan)
+    crew.close()
+    assert driver.given == TRIES
+    (failed,) = driver.ledger.state.columns[DEAD].failed
+    assert "no worker of target dead started" in failed.why
+
+
+def test_the_time_of_all_drivers_counts(whole: tuple[Report, dict[int, Done], Path], tmp_path: Path) -> None:
+    _, alone, _ = whole
+    ledger = Ledger(tmp_path, PLAN, identity())
+    ledger.close(seconds=3600.0)
+    driver = _drive(tmp_path, Scripted(alone), seconds=3600.0)
+    assert driver.given == 0
+    assert driver.ledger.state.seconds >= 3600.0
+
+
+@pytest.mark.parametrize("change", [{"seed": 5}, {"shards": 5}, {"rounds": None}])
+def test_another_plan_does_not_go_on(change: dict[str, object], tmp_path: Path) -> None:
+    Ledger(tmp_path, PLAN, identity()).close()
+    before = (tmp_path / "state.json").read_bytes()
+    other = msgspec.structs.replace(PLAN, **change)
+    with pytest.raises(UsageError, match=f"another plan .{next(iter(change))}"):
+        Ledger(tmp_path, other, identity())
+    with pytest.raises(UsageError, match="a campaign of suite"):
+        Ledger(tmp_path, PLAN, "another suite")
+    assert (tmp_path / "state.json").read_bytes() == before
+
+
+def test_the_curve_stays_short_and_grows(whole: tuple[Report, dict[int, Done], Path], tmp_path: Path) -> None:
+    _, alone, _ = whole
+    plan = msgspec.structs.replace(PLAN, rounds=2 * KEPT_POINTS)
+    ledger = Ledger(tmp_path, plan, identity())
+    block = alone[BLOCKS - 1]
+    for number in range(PLAN.shards, PLAN.shards + KEPT_POINTS + 50):
+        seeds = msgspec.structs.replace(block.report.part.covers[0], seeds=str(number))
+        part = msgspec.structs.replace(block.report.part, covers=(seeds,))
+        report = msgspec.structs.replace(block.report, part=part)
+        ledger.record(msgspec.structs.replace(block, number=number, report=report), float(number))
+    curve = ledger.state.curve
+    assert len(curve) <= KEPT_POINTS
+    assert curve[-1].blocks == KEPT_POINTS + 50
+    assert [point.blocks for point in curve] == sorted(point.blocks for point in curve)
+    (covers,) = ledger.state.columns[FAULTY].report.part.covers  # type: ignore[union-attr]
+    assert covers.seeds == f"{PLAN.shards}-{PLAN.shards + KEPT_POINTS + 49}"
+    ledger.close()
+
+
+def test_targets_take_turns_and_a_place_stays_with_one(tmp_path: Path) -> None:
+    plan = Plan(targets=("reference", FAULTY), phases=("hypothesis",), shards=40, rounds=0)
+    given: list[str] = []
+
+    class Recording(Scripted):
+        def wait(self, seconds: float) -> list[Done | Lost]:
+            for queue in self.queues.values():
+                if queue:
+                    block = queue.popleft()
+                    given.append(block.target)
+                    driver.ledger.give_up(block.target, block.number, "not run here", 0.0)
+                    return []
+            return []
+
+    driver = Driver(plan=plan, ledger=Ledger(tmp_path, plan, identity()), crew=Recording({}, size=1), seconds=600)
+    driver.run()
+    changes = sum(1 for one, other in pairwise(given) if one != other)
+    assert (given.count("reference"), given.count(FAULTY)) == (40, 40)
+    assert 1 <= changes <= 6
