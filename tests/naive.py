@@ -1,4 +1,4 @@
-"""Which tokens each mode reads, written a second time from the modes' own words, as loops: shares no code with spec/modes."""
+"""Which tokens each mode reads, a second time: loops written from the modes' own words, no code of spec/modes."""
 
 from __future__ import annotations
 

@@ -19,6 +19,8 @@ import importlib
 import os
 import platform
 import sys
+from importlib import metadata
+from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 import msgspec
@@ -108,7 +110,7 @@ def hello(engine: Any, device: str, faked: tuple[str, ...]) -> protocol.Hello:
     return protocol.Hello(
         protocol=protocol.PROTOCOL,
         target="sglang",
-        version=str(sglang.__version__),
+        version=version_of(sglang),
         device=device if device == "cpu" else torch.cuda.get_device_name(0),
         torch=str(torch.__version__),
         python=platform.python_version(),
@@ -120,6 +122,21 @@ def hello(engine: Any, device: str, faked: tuple[str, ...]) -> protocol.Hello:
         capabilities=dict(engine.found),
         faked=faked,
     )
+
+
+def version_of(package: Any) -> str:
+    """The engine's version. "unknown" for a source tree without a version file of its own: there the engine answers
+    with the version of whatever is installed beside it."""
+    folder = Path(package.__file__).parent
+    stated = folder / "version.py"  # up to 0.5.8 with the number in it, later with ways to find one
+    own = (folder / "_version.py").is_file() or (stated.is_file() and "import" not in stated.read_text("utf-8"))
+    try:
+        installed = Path(str(metadata.distribution("sglang").locate_file("sglang")))
+    except metadata.PackageNotFoundError:
+        installed = folder
+    if own or installed.resolve() == folder.resolve():
+        return str(package.__version__)
+    return "unknown"
 
 
 if __name__ == "__main__":

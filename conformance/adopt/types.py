@@ -50,5 +50,5 @@ class Adapter(Protocol):
     """What an engine must bring. An attribute `offers_padding = True` asks for padded batches as well."""
 
     def forward(self, asked: Asked) -> object:
-        """The batch's tables (positions, rows): T ints, and one list of T ints per axis; rows may be None
-        where the mode has none (dllm_extend). Lists, numpy arrays and torch tensors will do. Raises or returns NotOffered."""
+        """The batch's tables (positions, rows): T ints, and one list of T ints per axis; rows may be None where the
+        mode has none (dllm_extend). Lists, numpy arrays and torch tensors do. Raises or returns NotOffered."""

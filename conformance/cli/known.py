@@ -29,6 +29,7 @@ from ropecheck.conformance.run.session import Settings
 from ropecheck.conformance.run.session import run as run_session
 from ropecheck.conformance.store.files import read_stored
 from ropecheck.conformance.targets.registry import DEFAULT
+from ropecheck.conformance.versions import numbered
 
 app = typer.Typer(help="The list of known failures.", no_args_is_help=True)
 
@@ -81,7 +82,7 @@ def add(
     file: Annotated[Path, typer.Argument(help="A stored failure, OUT/failures/ID.json.")],
     reason: Annotated[str, typer.Option("--reason", help="Why the expected value is right, in words.")],
     link: Annotated[str, typer.Option("--link", help="Where the bug is reported.")],
-    versions: Annotated[str, typer.Option("--versions", help="Default: the version that failed.")] = "",
+    versions: Annotated[str, typer.Option("--versions", help="Default: the version that failed, and later ones.")] = "",
     expires: Annotated[str, typer.Option("--expires", help="YYYY-MM-DD, after which the entry fails the run.")] = "",
     rule: Annotated[str, typer.Option("--rule", help="Only this rule's failures of the file.")] = "",
     known: KnownOption = KNOWN,
@@ -100,9 +101,10 @@ def add(
         until = datetime.date.fromisoformat(expires) if expires else None
     except ValueError as error:
         raise UsageError(f"--expires {expires!r}: must be YYYY-MM-DD") from error
-    versions = versions or (f"=={stored.version}" if stored.version else "")
+    versions = versions or (f">={stored.version}" if numbered(stored.version) else "")
     listed = {(entry.entry.key, entry.entry.target) for entry in known_list.load(known)}
     engine = stored.engine or stored.target
+    numbers = {failure.key: known_list.shown(failure) for failure in stored.failures}
     for key in keys:
         if (key, engine) in listed:
             console().print(f"listed already: {' / '.join(key)}", soft_wrap=True)
@@ -118,6 +120,7 @@ def add(
             first_seen=datetime.date.today(),
             expires=until,
             witness=f"{stored.scenario.id}.json",
+            shows=numbers[key],
         )
         console().print(f"added {known_list.add(known, entry, stored.scenario)}", soft_wrap=True)
 

@@ -47,6 +47,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     expires: datetime.date | None = None
     witness: str
     """File name of a scenario beside the entry."""
+    shows: str = ""
+    """The witness's first difference, in numbers: another fault of the same shape does not hide here."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -79,7 +81,8 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """What became of an entry. state: "open" (fails as said), "stale", "changed", "expired", "unrun"."""
+    """What became of an entry. state: "open" (fails as said), "stale", "changed", "expired", "unrun", "gone" (passes
+    in code that is no release: the entry stays until one has proven it)."""
 
     known: Known | Difference
     state: str
@@ -136,10 +139,22 @@ def applying(entries: Iterable[Known], target: str, version: str, device: str) -
     )
 
 
-def check(known: Known, outcome: Outcome, today: datetime.date) -> Check:
-    """Judge an entry by its witness's outcome."""
+def shown(failure: Failure) -> str:
+    """The first difference in a line, to tell a failure from another of the same shape; "" where it has none."""
+    first = failure.difference
+    if first is None:
+        return ""
+    place = "" if first.column is None else f" column {first.column}"
+    return f"{first.axis}{place}: {first.observed}, must be {first.expected}"
+
+
+def check(known: Known, outcome: Outcome, today: datetime.date, released: bool = True) -> Check:
+    """Judge an entry by its witness's outcome, on a release or on code that is none."""
     entry = known.entry
-    if any(failure.key == entry.key for failure in outcome.failures):
+    alike = [failure for failure in outcome.failures if failure.key == entry.key]
+    if alike and entry.shows and all(shown(failure) != entry.shows for failure in alike):
+        return Check(known, "changed", f"its witness shows {shown(alike[0])!r}, not {entry.shows!r}")
+    if alike:
         if entry.expires is not None and entry.expires < today:
             return Check(known, "expired", f"expired on {entry.expires.isoformat()} and still fails")
         return Check(known, "open", "fails as expected")
@@ -149,6 +164,8 @@ def check(known: Known, outcome: Outcome, today: datetime.date) -> Check:
     if outcome.failures:
         first_key = " / ".join(outcome.failures[0].key)
         return Check(known, "changed", f"its witness fails otherwise: {first_key}")
+    if not released and outcome.checked.get(entry.rule):
+        return Check(known, "gone", "its witness passes here")
     if not outcome.checked.get(entry.rule):
         why = f": {outcome.not_offered[0][1]}" if outcome.not_offered else ""
         return Check(known, "stale", f"its witness does not check the rule here{why}")

@@ -9,7 +9,7 @@ from ropecheck.conformance.families.case import TARGETS, offered
 from ropecheck.conformance.known.failures import Known
 from ropecheck.conformance.run.events import Header, Summary
 from ropecheck.conformance.scenario.forward import situations_of
-from ropecheck.conformance.versions import is_version, newer_than_known
+from ropecheck.conformance.versions import newer_than_known, numbered
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.modes import all_modes
 from ropecheck.spec.rules import Rule, all_rules
@@ -46,8 +46,8 @@ def before_run(header: Header, entries: Iterable[Known], early: Iterable[str], w
     if hello.not_driven:
         warn("not covered: " + "; ".join(f"{name} ({what})" for name, what in hello.not_driven.items()))
     ranged = any(known.entry.target == hello.target and known.entry.versions for known in entries)
-    if ranged and not is_version(hello.version):
-        warn(f"{hello.version!r} is no version number: known failures with a version range do not apply")
+    if ranged and not numbered(hello.version):
+        warn(f"{hello.version!r} is no version number: known failures whose range has no end apply")
 
 
 def expected_situations() -> tuple[str, ...]:

@@ -50,6 +50,7 @@ from ropecheck.conformance.scenarios.random.shrink import shrink
 from ropecheck.conformance.store.files import claimed, clear_failures, clear_reports, reserved
 from ropecheck.conformance.targets.registry import Target
 from ropecheck.conformance.version import spec_hash, suite_version
+from ropecheck.conformance.versions import released
 from ropecheck.spec.history import OutOfDomain
 
 SHRINK_ONE = 10.0
@@ -288,11 +289,14 @@ class Runner:
         """Witnesses first: what an entry says must still be so."""
         header = self.tally.summary.header
         version = header.hello.version
+        settled = not header.identity and released(header.hello.target, version)
         checks: dict[str, list[Callable[[Outcome], known_list.Check]]] = {}
         shown: dict[str, Subject] = {}
         for entry in header.known:
             shown[entry.witness.id] = entry.witness
-            checks.setdefault(entry.witness.id, []).append(partial(known_list.check, entry, today=today))
+            checks.setdefault(entry.witness.id, []).append(
+                partial(known_list.check, entry, today=today, released=settled)
+            )
         for difference in header.differences:
             case = family_known.witness(difference, self.engine)
             shown[case.id] = case

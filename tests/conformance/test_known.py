@@ -204,7 +204,7 @@ def test_add_check_and_prune(
     for stored in sorted(failures.iterdir()):  # each failure's own, smaller witness
         assert cli.execute(["known", "add", str(stored), *more]) == 0
     assert {entry.entry.signature for entry in known.load(known_folder)} == {"A", "B"}
-    assert {entry.entry.versions for entry in known.load(known_folder)} == {"==1.5.0"}
+    assert {entry.entry.versions for entry in known.load(known_folder)} == {">=1.5.0"}
     assert ropecheck([both]) == 0
     for stored in sorted(failures.iterdir()):
         assert cli.execute(["known", "add", str(stored), *more]) == 0
@@ -259,3 +259,23 @@ def test_add_needs_a_reason_and_a_link(
 
 def test_the_list_that_ships_can_be_read() -> None:
     known.load()
+
+
+def test_another_fault_of_the_same_shape_does_not_hide(
+    ropecheck: Run, known_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(known_folder, FAILS_A, shows="t column 1: 7, must be 4")
+    assert ropecheck([FAILS_A]) == 0
+    add(known_folder, FAILS_B, signature="B", shows="t column 1: 8, must be 4")
+    assert ropecheck([FAILS_B]) == 1
+    assert "its witness shows 't column 1: 7, must be 4'" in capsys.readouterr().out
+
+
+def test_in_code_that_is_no_release_a_fixed_entry_is_gone_and_fails_nothing(known_folder: Path) -> None:
+    add(known_folder, PASSES)
+    (entry,) = known.load(known_folder)
+    passed = Outcome(scenario=PASSES.id, name=PASSES.name, checked={entry.rule: 1})
+    assert known.check(entry, passed, TODAY).state == "stale"
+    assert known.check(entry, passed, TODAY, released=False).state == "gone"
+    unchecked = Outcome(scenario=PASSES.id, name=PASSES.name)
+    assert known.check(entry, unchecked, TODAY, released=False).state == "stale"

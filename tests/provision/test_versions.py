@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ropecheck.conformance.versions import newer_than_known
+from ropecheck.conformance.versions import newer_than_known, released, within
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,37 @@ from ropecheck.conformance.versions import newer_than_known
 )
 def test_newer_than_known(engine: str, version: str, newer: bool) -> None:
     assert bool(newer_than_known(engine, version)) is newer
+
+
+@pytest.mark.parametrize(
+    ("version", "versions", "inside"),
+    [
+        ("0.5.23", ">=0.5.20", True),
+        ("0.5.24.dev40+g1234abcde", ">=0.5.23", True),
+        ("0.5.24.dev40+g1234abcde", ">=0.5.23,<0.5.24", True),
+        ("0.5.24", ">=0.5.23,<0.5.24", False),
+        ("0.5.19", ">=0.5.20", False),
+        ("unknown", ">=0.5.23", True),
+        ("0.0.0.dev0", ">=0.5.23", True),
+        ("unknown", ">=0.5.14,<0.5.16", False),
+        ("unknown", "==0.5.23", False),
+        ("unknown", "", True),
+    ],
+)
+def test_an_open_range_holds_for_code_without_a_number(version: str, versions: str, inside: bool) -> None:
+    assert within(version, versions) is inside
+
+
+@pytest.mark.parametrize(
+    ("version", "is_release"),
+    [
+        ("0.5.23", True),
+        ("0.5.20", True),
+        ("0.5.24", False),
+        ("0.5.24.dev4", False),
+        ("0.5.23+g12", False),
+        ("x", False),
+    ],
+)
+def test_only_known_releases_can_make_an_entry_stale(version: str, is_release: bool) -> None:
+    assert released("sglang", version) is is_release
