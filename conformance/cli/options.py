@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -15,12 +16,14 @@ from rich.segment import Segment
 
 from ropecheck.conformance.errors import UsageError, visible
 from ropecheck.conformance.known import failures as known_list
+from ropecheck.conformance.report import github as report_github
 from ropecheck.conformance.report import html_page as report_html
 from ropecheck.conformance.report import json_file as report_json
 from ropecheck.conformance.report import junit as report_junit
 from ropecheck.conformance.run.events import Listener
 from ropecheck.conformance.store.files import REPORTS
 from ropecheck.conformance.targets import registry as targets
+from ropecheck.conformance.targets.checkout import checkout_of
 from ropecheck.conformance.targets.registry import Target
 
 DEVICES = ("cpu", "cuda")
@@ -35,7 +38,7 @@ OutOption = Annotated[Path, typer.Option("--out", help="Folder for reports, fail
 WorkersOption = Annotated[int, typer.Option("--workers", help="Worker processes; 0: one per core.")]
 LimitOption = Annotated[float, typer.Option("--time-limit", help="Seconds for one scenario.")]
 KnownOption = Annotated[Path, typer.Option("--known", help="Folder of known failures.")]
-ReportOption = Annotated[str, typer.Option("--report", help="Reports to write: json, junit, html, by commas.")]
+ReportOption = Annotated[str, typer.Option("--report", help="Reports: json, junit, html, github, sarif, by commas.")]
 
 CorpusOption = Annotated[
     Path | None, typer.Option("--corpus", help="Folder of kept scenarios to start from; see `ropecheck corpus`.")
@@ -50,6 +53,8 @@ _REPORTS = {
     "json": report_json.listener,
     "junit": report_junit.listener,
     "html": report_html.listener,
+    "github": report_github.listener,
+    "sarif": report_github.sarif_listener,
 }
 
 
@@ -74,7 +79,10 @@ def target_for(name: str, device: str) -> Target:
     """Raises UsageError for an unknown device or target."""
     if device not in DEVICES:
         raise UsageError(f"unknown device {device!r}; known: {', '.join(DEVICES)}")
-    return targets.find(name, device)
+    target = targets.find(name, device)
+    if target.source and not target.identity:
+        return replace(target, identity=checkout_of(Path(target.source)).identity)
+    return target
 
 
 def workers_for(count: int) -> int:

@@ -27,6 +27,8 @@ class Header:
     hello: protocol.Hello
     identity: str = ""
     """Of a checkout: commit and hash of what is not committed."""
+    source: str = ""
+    """Of a checkout: the folder of the package."""
     base: str = ""
     """What it is compared with; "" for nothing."""
     device: str

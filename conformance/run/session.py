@@ -391,6 +391,7 @@ def run(settings: Settings, listeners: Iterable[Listener], warm: Pool[Plan | Cas
             target=settings.target.name,
             hello=hello,
             identity=settings.target.identity,
+            source=settings.target.source,
             base="" if settings.base is None else settings.base.name,
             device=settings.device,
             seed=settings.options.seed,

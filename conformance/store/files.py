@@ -193,7 +193,13 @@ def _refuse_unknown_fields(raw: Any, value: object, path: str) -> None:
 _ID = re.compile(r"^[0-9a-f]{12}\.json$")
 
 
-REPORTS = {"json": "report.json", "junit": "junit.xml", "html": "report.html"}
+REPORTS = {
+    "json": "report.json",
+    "junit": "junit.xml",
+    "html": "report.html",
+    "github": "summary.md",
+    "sarif": "ropecheck.sarif",
+}
 """File names of the reports in OUT."""
 
 

@@ -78,6 +78,7 @@ def target_of(checkout: Checkout, name: str) -> Target:
         devices=("cpu", "cuda"),
         note=f"checkout {checkout.identity}",
         identity=checkout.identity,
+        source=str(checkout.root),
     )
 
 

@@ -31,6 +31,8 @@ class Target:
     """What its worker can be asked for; a phase that needs something else is no phase of this target."""
     note: str = ""
     """One line for `list targets`."""
+    source: str = ""
+    """Where its code lies, where that is a checkout: the folder of the package."""
     identity: str = ""
     """Commit and hash of what is not committed, where it is a checkout: versions of checkouts say little."""
 

@@ -58,7 +58,7 @@ def test_exit_codes_of_a_run(scenarios: list[Scenario], code: int, ropecheck: Ru
         (["run", "--workers", "two"], "--workers"),
         (["run", "--time-limit", "0"], "--time-limit 0"),
         (["run", "--time-limit", "nan"], "--time-limit nan"),
-        (["run", "--report", "pdf"], "'pdf'; known: json, junit, html"),
+        (["run", "--report", "pdf"], "'pdf'; known: json, junit, html, github, sarif"),
         (["run", "--frobnicate"], "--frobnicate"),
         (["run", "--known", "/nonexistent"], "/nonexistent"),
         (["run", "--out", "/proc/nope"], "/proc/nope"),
