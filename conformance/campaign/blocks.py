@@ -7,12 +7,16 @@ sequence follows from the plan alone: a campaign that is resumed goes on where i
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.run import phases
 from ropecheck.conformance.targets import registry
+
+GENERATIONS = 8
+"""Of a block of guided search."""
 
 SEARCHED = ("hypothesis", "stateful", "families")
 """Phases that another seed makes new scenarios for."""
@@ -29,6 +33,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Blocks of the first, whole run of each target."""
     phases: tuple[str, ...] = ()
     """Of that run; () for the device's default ones."""
+    corpus: str | None = None
+    """Folder of kept scenarios that every place can read: the first run has them too, guided searches start there."""
+    guided: bool = False
+    """Blocks after the first run follow what they reach."""
     rounds: int | None = None
     """Seeds after the first; None: until the time is up."""
 
@@ -46,6 +54,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     shard: tuple[int, int]
     witnesses: bool
     complete: bool
+    corpus: str | None = None
 
     @property
     def name(self) -> str:
@@ -66,6 +75,9 @@ def check(plan: Plan) -> None:
         found = phases.select(plan.phases, registry.find(name, plan.device), plan.device)
         for phase in found:
             phase.accepts(phases.Options(seed=plan.seed, bound=plan.bound))
+    if plan.corpus is not None:
+        (kept,) = phases.select(["corpus"])
+        kept.accepts(phases.Options(corpus=Path(plan.corpus)))
 
 
 def blocks(plan: Plan, target: str) -> Iterator[Block]:
@@ -77,14 +89,17 @@ def blocks(plan: Plan, target: str) -> Iterator[Block]:
             target=target,
             number=shard - 1,
             device=plan.device,
-            phases=names,
+            phases=("corpus", *names) if plan.corpus else names,
             seed=plan.seed,
             bound=plan.bound,
             shard=(shard, plan.shards),
             witnesses=True,
             complete=not plan.phases,
+            corpus=plan.corpus,
         )
     searched = tuple(name for name in names if name in SEARCHED)
+    if plan.guided and set(searched) & {"hypothesis", "stateful"}:
+        searched = ("guided", *(name for name in searched if name == "families"))
     step = 0
     while searched and (plan.rounds is None or step < plan.rounds):
         step += 1
@@ -98,4 +113,5 @@ def blocks(plan: Plan, target: str) -> Iterator[Block]:
             shard=(1, 1),
             witnesses=False,
             complete=False,
+            corpus=plan.corpus,
         )

@@ -15,6 +15,7 @@ import msgspec
 
 from ropecheck.conformance.campaign.blocks import Plan
 from ropecheck.conformance.campaign.station import Done
+from ropecheck.conformance.corpus.store import Corpus
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.report.json_file import Report
 from ropecheck.conformance.results import ranges
@@ -92,6 +93,7 @@ class Ledger:
         self.resumed = bool(self.state.curve or self._journal.exists())
         self._file: BinaryIO = self._recover()
         self._written = 0
+        self._seen: dict[str, set[str]] = {}
 
     def _read(self, plan: Plan, suite: str) -> State:
         path = self._out / "state.json"
@@ -143,8 +145,19 @@ class Ledger:
         for name, body in done.files.items():
             if not (folder / name).exists():
                 write_atomic(folder / name, body)
+        corpus = Corpus(self._out / "corpus")
+        for kept in done.kept:
+            if not self._reached(done.target, kept.names):
+                corpus.add(kept.scenario, kept.engine, kept.names)
         self._append(_Line(target=done.target, number=done.number, seconds=seconds, report=done.report))
         return True
+
+    def _reached(self, target: str, names: tuple[str, ...]) -> bool:
+        """Whether the campaign has reached all of it before."""
+        seen = self._seen.setdefault(target, set())
+        new = not seen.issuperset(names)
+        seen.update(names)
+        return not new
 
     def give_up(self, target: str, number: int, why: str, seconds: float) -> None:
         """A block that cannot be run."""

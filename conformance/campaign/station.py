@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from ropecheck.conformance.campaign.blocks import Block
+from ropecheck.conformance.campaign.blocks import GENERATIONS, Block
+from ropecheck.conformance.corpus.store import Corpus
 from ropecheck.conformance.errors import GaveUp
 from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.plan.planner import Plan
@@ -23,6 +24,15 @@ from ropecheck.conformance.run.session import Settings, pool_of, run
 from ropecheck.conformance.run.subject import CasePlan
 from ropecheck.conformance.targets import registry
 from ropecheck.conformance.version import spec_hash, suite_version
+from ropecheck.reference.operations import Scenario
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A scenario for the corpus, and what it reached of an engine."""
+
+    scenario: Scenario
+    engine: str
+    names: tuple[str, ...]
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,11 +42,17 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     report: Report
     files: dict[str, bytes]
+    kept: tuple[Kept, ...] = ()
 
 
 def identity() -> str:
     """The suite and specification of this place; those of a campaign's places are all the same."""
     return f"{suite_version()} spec {spec_hash()}"
+
+
+def in_order(names: tuple[str, ...]) -> tuple[phases.Phase, ...]:
+    """The phases of those names, in that order. Raises UsageError for an unknown one."""
+    return tuple(phase for name in names for phase in phases.select([name]))
 
 
 class Station:
@@ -58,8 +74,14 @@ class Station:
             device=block.device,
             workers=self._workers,
             out=out,
-            phases=phases.select(block.phases, registry.find(block.target, block.device), block.device),
-            options=Options(seed=block.seed, bound=block.bound),
+            phases=in_order(block.phases),
+            options=Options(
+                seed=block.seed,
+                bound=block.bound,
+                corpus=Path(block.corpus) if block.corpus else None,
+                keep=self._folder / "kept",
+                generations=GENERATIONS,
+            ),
             shard=block.shard,
             limits=self._limits,
             known_folder=self._known,
@@ -81,7 +103,19 @@ class Station:
             raise GaveUp(summary.gave_up)
         report = build(summary)
         files = {name: (out / name).read_bytes() for name in sorted(files_of(report))}
-        return Done(target=block.target, number=block.number, report=report, files=files)
+        return Done(target=block.target, number=block.number, report=report, files=files, kept=self._kept())
+
+    def _kept(self) -> tuple[Kept, ...]:
+        """What the block's search kept; it is forgotten here."""
+        corpus = Corpus(self._folder / "kept")
+        found = []
+        for engine in corpus.engines():
+            reached = corpus.reached(engine)
+            for one in corpus.subjects():
+                if isinstance(one, Scenario) and one.id in reached:
+                    found.append(Kept(one, engine, tuple(sorted(reached[one.id]))))
+        shutil.rmtree(corpus.folder, ignore_errors=True)
+        return tuple(found)
 
     def _warm(self, settings: Settings) -> Pool[Plan | CasePlan]:
         """Started workers of this target."""

@@ -13,7 +13,15 @@ from ropecheck.conformance.campaign.ledger import Ledger, State, folder_of
 from ropecheck.conformance.campaign.progress import Progress
 from ropecheck.conformance.campaign.ray_crew import RayCrew
 from ropecheck.conformance.campaign.station import identity
-from ropecheck.conformance.cli.options import KNOWN, DeviceOption, KnownOption, LimitOption, console, limit_for
+from ropecheck.conformance.cli.options import (
+    KNOWN,
+    CorpusOption,
+    DeviceOption,
+    KnownOption,
+    LimitOption,
+    console,
+    limit_for,
+)
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.results import show
 from ropecheck.conformance.results.state import exit_code
@@ -37,6 +45,8 @@ def campaign(
     phase: Annotated[list[str] | None, typer.Option("--phase", help="Phase to run; may be repeated.")] = None,
     shards: Annotated[int, typer.Option("--shards", help="Blocks of the first run of each target.")] = 16,
     rounds: Annotated[int, typer.Option("--rounds", help="Seeds to search after it; -1: until the time is up.")] = -1,
+    guided: Annotated[bool, typer.Option("--guided", help="The search follows what it reaches.")] = False,
+    corpus: CorpusOption = None,
     time_limit: LimitOption = 20.0,
     known: KnownOption = KNOWN,
     module: Annotated[
@@ -58,6 +68,8 @@ def campaign(
         shards=shards,
         phases=tuple(phase or ()),
         rounds=None if rounds < 0 else rounds,
+        guided=guided,
+        corpus=str(corpus.resolve()) if corpus is not None else None,
     )
     campaign_blocks.check(plan)
     console_ = console()

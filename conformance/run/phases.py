@@ -30,6 +30,8 @@ class Options:
     """Seconds that `fuzz` and `guided` may search."""
     corpus: Path | None = None
     """Folder of scenarios that `corpus` runs and `guided` starts from."""
+    keep: Path | None = None
+    """Corpus that `guided` adds to, where it is another."""
     generations: int | None = None
     """Of `guided`, instead of a time."""
 
@@ -217,11 +219,12 @@ def _guided(driver: Driver) -> None:
         reached = driver.check_batch(search.generation())
         search.learn((one.scenario, features(one.outcome, one.lines)) for one in reached)
         done += 1
-    if corpus is not None:
+    kept = options.keep or options.corpus
+    if kept is not None:
         hello = driver.hello
         name = engine_name(hello.target, hello.version, hello.device)
         for scenario, names in search.kept:
-            corpus.add(scenario, name, names)
+            Corpus(kept).add(scenario, name, names)
 
 
 _PHASES: dict[str, Phase] = {}

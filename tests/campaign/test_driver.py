@@ -13,9 +13,11 @@ from ropecheck.conformance.campaign.driver import DEPTH, LOSSES, TRIES, Crew, Dr
 from ropecheck.conformance.campaign.here import Here
 from ropecheck.conformance.campaign.ledger import KEPT_POINTS, Ledger
 from ropecheck.conformance.campaign.station import Done, Station, identity
+from ropecheck.conformance.corpus.store import Corpus
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.report.json_file import Report
 from ropecheck.conformance.results.merge import merge
+from ropecheck.conformance.scenarios.random import random_scenarios
 from tests.campaign.planted import DEAD, FAULTY
 from tests.campaign.support import BLOCKS, PLAN, Scripted, merged, run_here, timeless
 
@@ -182,3 +184,22 @@ def test_targets_take_turns_and_a_place_stays_with_one(tmp_path: Path) -> None:
     changes = sum(1 for one, other in pairwise(given) if one != other)
     assert (given.count("reference"), given.count(FAULTY)) == (40, 40)
     assert 1 <= changes <= 6
+
+
+def test_a_guided_campaign_starts_from_a_corpus_and_keeps_what_reached_something_new(tmp_path: Path) -> None:
+    start = Corpus(tmp_path / "start")
+    given = list(random_scenarios(77, 3))
+    for scenario in given:
+        start.add(scenario)
+    plan = Plan(targets=("reference",), phases=("hypothesis",), shards=1, rounds=1, guided=True)
+    plan = msgspec.structs.replace(plan, corpus=str(start.folder))
+    out = tmp_path / "out"
+    report = run_here(out, plan)
+    assert [covers.phases for covers in report.part.covers] == [("corpus", "hypothesis"), ("guided",)]
+    assert report.totals.scenarios > 120 + len(given)
+    kept = Corpus(out / "corpus")
+    assert len(kept.ids()) >= 2
+    (engine,) = kept.engines()
+    situations = {name for names in kept.reached(engine).values() for name in names if name.startswith("situation ")}
+    assert len(situations) > 10
+    assert Corpus(start.folder).ids() == sorted(scenario.id for scenario in given), "what was given stays as it is"
