@@ -19,7 +19,7 @@ from tests.results.support import timeless
 
 __all__ = ["Station", "identity", "timeless"]
 
-PLAN = Plan(targets=(FAULTY,), phases=("hypothesis", "stateful"), seed=4, shards=4, rounds=3)
+PLAN = Plan(targets=(FAULTY,), phases=("stateful",), seed=4, shards=4, rounds=3)
 BLOCKS = 7
 
 

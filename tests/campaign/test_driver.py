@@ -46,7 +46,7 @@ def test_blocks_add_up_to_the_campaign(whole: tuple[Report, dict[int, Done], Pat
     assert len(alone) == BLOCKS
     assert report.findings
     assert timeless(merge([done.report for done in alone.values()])) == timeless(report)
-    assert [covers.seeds for covers in report.part.covers] == ["4", "5-7"]
+    assert [covers.seeds for covers in report.part.covers] == ["4-7"]
     assert all(covers.whole for covers in report.part.covers)
     named = {finding.witness.file for finding in report.findings}
     assert {f"failures/{path.name}" for path in (out / FAULTY / "failures").iterdir()} == named
