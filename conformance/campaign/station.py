@@ -22,9 +22,9 @@ from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.seat import Limits
 from ropecheck.conformance.run.session import Settings, pool_of, run
 from ropecheck.conformance.run.subject import CasePlan
+from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.targets import registry
 from ropecheck.conformance.version import spec_hash, suite_version
-from ropecheck.reference.operations import Scenario
 
 
 class Kept(msgspec.Struct, frozen=True):
