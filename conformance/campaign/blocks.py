@@ -55,10 +55,28 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     witnesses: bool
     complete: bool
     corpus: str | None = None
+    given: tuple[bytes, ...] = ()
+    """Stored scenarios to make smaller, instead of phases: of the findings that the campaign ends with."""
 
     @property
     def name(self) -> str:
         return f"{self.target} #{self.number} (seed {self.seed}, shard {self.shard[0]}/{self.shard[1]})"
+
+
+def shrinking(plan: Plan, target: str, given: tuple[bytes, ...]) -> Block:
+    """What a campaign ends with: its new findings' witnesses made smaller. It counts nothing."""
+    return Block(
+        target=target,
+        number=-1,
+        device=plan.device,
+        phases=(),
+        seed=plan.seed,
+        bound=None,
+        shard=(1, 1),
+        witnesses=False,
+        complete=False,
+        given=given,
+    )
 
 
 def check(plan: Plan) -> None:

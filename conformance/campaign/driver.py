@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ropecheck.conformance.campaign.blocks import Block, Plan, blocks
+from ropecheck.conformance.campaign.blocks import Block, Plan, blocks, shrinking
 from ropecheck.conformance.campaign.ledger import Ledger
 from ropecheck.conformance.campaign.station import Done
 from ropecheck.conformance.errors import GaveUp
@@ -30,6 +30,9 @@ LOSSES = 12
 """How often a block is tried whose place is lost with it: it may be the block, or machines that come and go."""
 
 CHECKPOINT_SECONDS = 10.0
+
+SHRINK_PATIENCE = 300.0
+"""Seconds after which a campaign ends with its witnesses as they were found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,26 @@ class Driver:
                 self.ledger.checkpoint(self.spent)
                 saved = now
             self.tell(self)
+
+    def shrink(self) -> None:
+        """At the end: make the witnesses of new findings smaller."""
+        asked = [
+            shrinking(self.plan, target, given)
+            for target in self.plan.targets
+            if (given := self.ledger.unshrunk(target))
+        ]
+        deadline = time.monotonic() + SHRINK_PATIENCE
+        waiting = len(asked)
+        while waiting and time.monotonic() < deadline:
+            for place in self.crew.places():
+                if asked and not self.crew.held(place):
+                    self.crew.give(place, asked.pop())
+            for ended in self.crew.wait(1.0):
+                waiting -= 1
+                if isinstance(ended, Done):
+                    self.ledger.improve(ended)
+                else:
+                    self.warn(f"witnesses of {ended.block.target} stay as they were found: {ended.why}")
 
     @property
     def spent(self) -> float:

@@ -20,7 +20,7 @@ from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.report.json_file import Report
 from ropecheck.conformance.results import ranges
 from ropecheck.conformance.results.gather import files_of
-from ropecheck.conformance.results.merge import add
+from ropecheck.conformance.results.merge import add, with_witnesses
 from ropecheck.conformance.store.files import REPORTS, pretty, write_atomic
 
 KEPT_POINTS = 600
@@ -141,10 +141,7 @@ class Ledger:
         """Take in a block; False when it was there already. It is on disk when this returns."""
         if self.is_done(done.target, done.number):
             return False
-        folder = self._out / folder_of(done.target)
-        for name, body in done.files.items():
-            if not (folder / name).exists():
-                write_atomic(folder / name, body)
+        self._write_files(done)
         corpus = Corpus(self._out / "corpus")
         for kept in done.kept:
             if not self._reached(done.target, kept.names):
@@ -158,6 +155,31 @@ class Ledger:
         new = not seen.issuperset(names)
         seen.update(names)
         return not new
+
+    def unshrunk(self, target: str) -> tuple[bytes, ...]:
+        """The stored witnesses of new findings, as they were found. Consequences shrink with their causes."""
+        report = self.state.columns[target].report
+        folder = self._out / folder_of(target)
+        files = {
+            finding.witness.file
+            for finding in (report.findings if report else ())
+            if not finding.known and not finding.follows and finding.witness.id == finding.witness.found[2]
+        }
+        bodies = [(folder / file).read_bytes() for file in sorted(files) if (folder / file).is_file()]
+        return tuple(body for body in bodies if "case" not in msgspec.json.decode(body))
+
+    def improve(self, done: Done) -> None:
+        """Take over smaller witnesses of the findings; nothing is counted."""
+        column = self.state.columns[done.target]
+        if column.report is not None:
+            self._write_files(done)
+            column.report = with_witnesses(column.report, done.report)
+
+    def _write_files(self, done: Done) -> None:
+        folder = self._out / folder_of(done.target)
+        for name, body in done.files.items():
+            if not (folder / name).exists():
+                write_atomic(folder / name, body)
 
     def give_up(self, target: str, number: int, why: str, seconds: float) -> None:
         """A block that cannot be run."""

@@ -23,8 +23,12 @@ from ropecheck.conformance.run.seat import Limits
 from ropecheck.conformance.run.session import Settings, pool_of, run
 from ropecheck.conformance.run.subject import CasePlan
 from ropecheck.conformance.scenario.operations import Scenario
+from ropecheck.conformance.store.files import Stored
 from ropecheck.conformance.targets import registry
 from ropecheck.conformance.version import spec_hash, suite_version
+
+SHRINK_SECONDS = 60.0
+"""For the witnesses of a campaign's new findings, at its end."""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -55,6 +59,12 @@ def in_order(names: tuple[str, ...]) -> tuple[phases.Phase, ...]:
     return tuple(phase for name in names for phase in phases.select([name]))
 
 
+def _of(given: tuple[bytes, ...]) -> phases.Phase:
+    """The stored scenarios as a phase."""
+    scenarios = [msgspec.json.decode(body, type=Stored).scenario for body in given]
+    return phases.Phase(name="given", summary="", drive=lambda driver: driver.check_all(scenarios))
+
+
 class Station:
     """Runs one block at a time. The workers of a target stay up from block to block, until another target's come."""
 
@@ -74,7 +84,7 @@ class Station:
             device=block.device,
             workers=self._workers,
             out=out,
-            phases=in_order(block.phases),
+            phases=(_of(block.given),) if block.given else in_order(block.phases),
             options=Options(
                 seed=block.seed,
                 bound=block.bound,
@@ -86,8 +96,8 @@ class Station:
             limits=self._limits,
             known_folder=self._known,
             witnesses=block.witnesses,
-            shrink_seconds=0,  # every block would shrink and trace the same finding again
-            trace=False,
+            shrink_seconds=SHRINK_SECONDS if block.given else 0,  # else every block would shrink the same finding again
+            trace=bool(block.given),
             complete=block.complete,
         )
         try:

@@ -47,6 +47,7 @@ def campaign(
     rounds: Annotated[int, typer.Option("--rounds", help="Seeds to search after it; -1: until the time is up.")] = -1,
     guided: Annotated[bool, typer.Option("--guided", help="The search follows what it reaches.")] = False,
     corpus: CorpusOption = None,
+    shrink: Annotated[bool, typer.Option("--shrink/--no-shrink", help="End with smaller witnesses.")] = True,
     time_limit: LimitOption = 20.0,
     known: KnownOption = KNOWN,
     module: Annotated[
@@ -102,6 +103,8 @@ def campaign(
         interrupted = False
         try:
             driver.run()
+            if shrink:
+                driver.shrink()
         except KeyboardInterrupt:
             interrupted = True
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ropecheck.conformance.report.json_file import FindingReport, Report
-from ropecheck.conformance.results.state import BROKEN
+from ropecheck.conformance.run.events import BROKEN
 
 Key = tuple[str, str, str]
 

@@ -26,8 +26,8 @@ from ropecheck.conformance.report.json_file import (
 from ropecheck.conformance.results import covers as joining
 from ropecheck.conformance.results import ranges
 from ropecheck.conformance.results.part import KnownState, NotOffered, Part
-from ropecheck.conformance.results.state import BROKEN, derived_warnings, own_warnings
-from ropecheck.conformance.run.events import MAX_UNRUN
+from ropecheck.conformance.results.state import derived_warnings, own_warnings
+from ropecheck.conformance.run.events import BROKEN, MAX_UNRUN
 
 T = TypeVar("T")
 
@@ -109,6 +109,19 @@ def _findings(one: Iterable[FindingReport], other: Iterable[FindingReport]) -> t
         best = min(before, finding, key=lambda each: (each.known, each.witness.found))
         found[key] = msgspec.structs.replace(best, count=before.count + finding.count)
     return tuple(sorted(found.values(), key=_shown))
+
+
+def with_witnesses(report: Report, smaller: Report) -> Report:
+    """The report with the other's witnesses of the same findings: what was found stays, how it is shown is smaller."""
+    shown = {(one.rule, one.mode, one.signature): one for one in smaller.findings}
+    findings = []
+    for finding in report.findings:
+        other = shown.get((finding.rule, finding.mode, finding.signature))
+        if other is not None and other.witness.id != finding.witness.id and not finding.known:
+            witness = msgspec.structs.replace(other.witness, found=finding.witness.found)
+            finding = msgspec.structs.replace(other, count=finding.count, known=finding.known, witness=witness)
+        findings.append(finding)
+    return msgspec.structs.replace(report, findings=tuple(findings))
 
 
 def _shown(finding: FindingReport) -> tuple[object, ...]:

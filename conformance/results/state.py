@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from ropecheck.conformance.report.json_file import Report
+from ropecheck.conformance.run.events import BROKEN
 from ropecheck.conformance.run.notices import not_offered_lines, unreached_lines
-
-BROKEN = ("stale", "changed", "expired")
-"""States of a known failure that fail a run."""
 
 
 def exit_code(report: Report) -> int:

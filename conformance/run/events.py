@@ -151,6 +151,10 @@ class Scope:
     """The certificate that this shard adds to: the whole has it when all of its shards do."""
 
 
+BROKEN = ("stale", "changed", "expired")
+"""States of a known failure that fail a run."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Summary:
     """Everything that a report may tell."""
@@ -208,7 +212,7 @@ class Summary:
     @property
     def broken_entries(self) -> list[Check]:
         """Entries that fail the run."""
-        return [check for check in self.known if check.state in ("stale", "changed", "expired")]
+        return [check for check in self.known if check.state in BROKEN]
 
     @property
     def exit_code(self) -> int:

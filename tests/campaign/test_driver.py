@@ -15,7 +15,7 @@ from ropecheck.conformance.campaign.ledger import KEPT_POINTS, Ledger
 from ropecheck.conformance.campaign.station import Done, Station, identity
 from ropecheck.conformance.corpus.store import Corpus
 from ropecheck.conformance.errors import UsageError
-from ropecheck.conformance.report.json_file import Report
+from ropecheck.conformance.report.json_file import FindingReport, Report
 from ropecheck.conformance.results.merge import merge
 from ropecheck.conformance.scenarios.random import random_scenarios
 from tests.campaign.planted import DEAD, FAULTY
@@ -203,3 +203,25 @@ def test_a_guided_campaign_starts_from_a_corpus_and_keeps_what_reached_something
     situations = {name for names in kept.reached(engine).values() for name in names if name.startswith("situation ")}
     assert len(situations) > 10
     assert Corpus(start.folder).ids() == sorted(scenario.id for scenario in given), "what was given stays as it is"
+
+
+def test_a_campaign_ends_with_smaller_witnesses(whole: tuple[Report, dict[int, Done], Path], tmp_path: Path) -> None:
+    report, alone, _ = whole
+    ledger, crew = Ledger(tmp_path, PLAN, identity()), Here(Station())
+    for done in alone.values():
+        ledger.record(done, 1.0)
+    Driver(plan=PLAN, ledger=ledger, crew=crew, seconds=600).shrink()
+    ledger.close()
+    smaller = merged(tmp_path)
+    assert [one.count for one in smaller.findings] == [one.count for one in report.findings]
+    assert [one.witness.found for one in smaller.findings] == [one.witness.found for one in report.findings]
+    assert timeless(smaller).totals == timeless(report).totals
+    pairs = [(one, other) for one, other in zip(smaller.findings, report.findings, strict=True) if not one.follows]
+    assert all(len(_operations(tmp_path, one)) < other.witness.found[0] for one, other in pairs)
+    assert not ledger.unshrunk(FAULTY), "once"
+
+
+def _operations(out: Path, finding: FindingReport) -> list[object]:
+    stored = msgspec.json.decode((out / FAULTY / finding.witness.file).read_bytes())
+    operations: list[object] = stored["scenario"]["ops"]
+    return operations

@@ -88,7 +88,7 @@ def test_a_driver_is_killed_and_resumed(cluster: Any, whole: Report, tmp_path: P
         "--seed",
         str(LONG.seed),
     ]
-    command += ["--phase", "stateful", "--shards", str(LONG.shards), "--rounds", str(LONG.rounds)]
+    command += ["--phase", "stateful", "--shards", str(LONG.shards), "--rounds", str(LONG.rounds), "--no-shrink"]
     first = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 240
     while _taken_in(tmp_path) < 3 and time.monotonic() < deadline:
