@@ -4,6 +4,7 @@ configuration; 3 something could not run; 4 nothing was checked; 130 interrupted
 from __future__ import annotations
 
 import errno
+import platform
 import sys
 import time
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from ropecheck.conformance.cli import look as cli_look
 from ropecheck.conformance.cli import report as cli_report
 from ropecheck.conformance.cli import targets as cli_targets
 from ropecheck.conformance.cli import vectors as cli_vectors
+from ropecheck.conformance.cli.config import defaults
 from ropecheck.conformance.cli.options import (
     KNOWN,
     OUT,
@@ -55,16 +57,33 @@ from ropecheck.conformance.store.files import Stored, StoredCase
 from ropecheck.conformance.store.find import find_scenario
 from ropecheck.conformance.targets.pip_overlay import ProvisionError
 from ropecheck.conformance.targets.registry import DEFAULT
+from ropecheck.conformance.version import spec_hash, suite_version
 
 app = typer.Typer(
     name="ropecheck",
-    help="A conformance suite for multimodal rotary positions in LLM engines. Every verb takes --mode-file FILE, "
-    "a forward mode of your own.",
-    add_completion=False,
+    add_completion=True,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"ropecheck {suite_version()}, spec {spec_hash()}, python {platform.python_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Versions of suite and specification.")
+    ] = False,
+) -> None:
+    """A conformance suite for multimodal rotary positions in LLM engines. Every verb takes --mode-file FILE, a forward
+    mode of your own."""
+
+
 app.add_typer(cli_known.app, name="known")
 app.add_typer(cli_vectors.app, name="vectors")
 app.add_typer(cli_look.list_app, name="list")
@@ -209,7 +228,8 @@ def execute(argv: Sequence[str]) -> int:
         arguments, files = without_mode_files(argv)
         modes.install(files)
         command = typer.main.get_command(app)
-        result = command.main(arguments, prog_name="ropecheck", standalone_mode=False)
+        chosen = defaults(command, Path.cwd())
+        result = command.main(arguments, prog_name="ropecheck", standalone_mode=False, default_map=chosen)
         return result if isinstance(result, int) else 0
     except UsageError as error:
         return _complain(str(error), 2)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +27,8 @@ from ropecheck.conformance.store.files import REPORTS
 from ropecheck.conformance.targets import registry as targets
 from ropecheck.conformance.targets.checkout import checkout_of
 from ropecheck.conformance.targets.registry import Target
+
+ADAPTER = "ropecheck.adapters.sglang.worker"
 
 DEVICES = ("cpu", "cuda")
 
@@ -80,9 +84,23 @@ def target_for(name: str, device: str) -> Target:
     if device not in DEVICES:
         raise UsageError(f"unknown device {device!r}; known: {', '.join(DEVICES)}")
     target = targets.find(name, device)
+    needs_packages(target)
     if target.source and not target.identity:
         return replace(target, identity=checkout_of(Path(target.source)).identity)
     return target
+
+
+def needs_packages(target: Target) -> None:
+    """Raises UsageError, saying what to install, for an engine that this Python cannot import."""
+    if target.argv[0] != sys.executable or ADAPTER not in target.argv:
+        return
+    overlaid = "PYTHONPATH" in target.env
+    missing = [one for one in ("torch", "sglang") if not (overlaid and one == "sglang") and find_spec(one) is None]
+    if missing:
+        raise UsageError(
+            f"target {target.name} needs {' and '.join(missing)} in {sys.executable}: `make run` in a checkout of "
+            "ropecheck sets up everything, `pip install sglang` the engine alone; `--target reference` needs neither"
+        )
 
 
 def workers_for(count: int) -> int:

@@ -38,10 +38,10 @@ def look(plan: Plan, answer: protocol.Answer, failure: Failure) -> Look:
         first = failure.difference
         if isinstance(result, protocol.Raised) and failure.where:
             return Look(kind="raises", step=step, observed=f"{result.type} at {result.where}")
-        if isinstance(result, protocol.Tables) and (found := _table(result, step, failure)) is not None:
-            return found
         if isinstance(result, protocol.Tables) and failure.signature == "table missing":
             return Look(kind="missing", step=step, label=failure.label)
+        if isinstance(result, protocol.Tables) and (found := _table(result, step, failure)) is not None:
+            return found
         if isinstance(result, protocol.Counted) and first is not None:
             name = "syncs" if first.axis == "waits" else "copies"
             return Look(kind="count", step=step, name=name, expected=first.expected, observed=getattr(result, name))
