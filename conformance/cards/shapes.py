@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from ropecheck.conformance.cards.bugs import address
+
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """One way to be wrong."""
@@ -131,6 +133,55 @@ SHAPES: dict[str, Shape] = {
         usually="a one-dimensional or transposed table handed on",
         bugs=("vllm #9546",),
     ),
+    "index + delta inside the table": Shape(
+        says="the cells are the token's index plus the delta, where the prompt's own columns must be read",
+        usually="the rule for generated text applied to tokens of the prompt",
+    ),
+    "stale delta": Shape(
+        says="the delta is that of an earlier moment of the request or its session",
+        usually="a delta that is not computed again when the history changes",
+        bugs=("sglang #33716",),
+    ),
+    "another delta": Shape(says="the delta is neither the right one nor one that the request had before"),
+    "stale cache": Shape(
+        says="a value derived from the delta is not that of the delta that is held",
+        usually="a cache that is not cleared when the delta changes",
+        bugs=("sglang #19879",),
+    ),
+    "wrong shape": Shape(says="the field does not have the shape that its readers expect"),
+    "wrong length": Shape(says="the field does not have the length that its readers expect"),
+    "columns changed": Shape(
+        says="columns that the request had are no longer what they were",
+        usually="a table that is built again, or extended in place, when nothing was to change",
+    ),
+    "columns lost": Shape(says="columns that the request had are gone"),
+    "table longer than the request": Shape(says="the table has columns for tokens that the request does not have"),
+    "too few tokens": Shape(says="the request's tokens lack some of its history", bugs=("sglang #39145",)),
+    "too many tokens": Shape(says="the request's tokens hold more than its history", bugs=("sglang #39145",)),
+    "other tokens": Shape(says="the request's tokens are not those of its history"),
+    "raw placeholder left": Shape(
+        says="a media token holds the raw placeholder instead of its item's padding value", bugs=("sglang #38068",)
+    ),
+    "text token changed": Shape(says="padding the media changed a text token"),
+    "accepted": Shape(says="a turn that must be refused was taken"),
+    "refused": Shape(says="a turn that must be taken was refused"),
+    "too few forwards": Shape(says="the draft loop ran fewer forwards than it has steps"),
+    "too many forwards": Shape(says="the draft loop ran more forwards than it has steps"),
+    "two routes, two columns": Shape(
+        says="two forwards that reach the same token give it two columns; at least one of them is wrong"
+    ),
+    "no token in common": Shape(says="the two readings of a law do not reach the same tokens"),
+    "nothing read": Shape(says="a reading of a law reached no token"),
+    "rows differ from the index": Shape(says="the rows of a text-only request are not its token index"),
+    "table changed": Shape(says="the rotary embedding wrote into the table that it was given"),
+    "a view differs from a copy": Shape(
+        says="the same table gives another rotation when it is part of a wider buffer",
+        usually="a kernel that takes a row's stride for its width",
+    ),
+    "another angle": Shape(says="a pair of the head is turned by an angle that no row of the table gives"),
+    "turned backwards": Shape(says="pairs are turned by the negative angle"),
+    "rest of the head changed": Shape(says="the part of the head beyond the rotary dimension was changed"),
+    "sections contiguous": Shape(says="an interleaved layout is turned as a contiguous one"),
     "other values": Shape(says="none of the shapes that have a name explains these numbers"),
 }
 """Signature -> what it says."""
@@ -148,6 +199,14 @@ STARTS: dict[str, Shape] = {
     "changed ": Shape(says="building the forward wrote into what it was given", bugs=("sglang #39145",)),
     "row ": Shape(says="one row is wrong and the others are right", usually="one axis taken from another source"),
     "items ": Shape(says="the media items do not lie where their placeholder tokens are", bugs=("sglang #33716",)),
+    "parent's ": Shape(
+        says="what the session's earlier turn holds is no longer what it was",
+        usually="a new turn that appends in place to what it shares with the turn before",
+        bugs=("sglang #39145",),
+    ),
+    "h pairs ": Shape(says="the pairs of row h are turned by another row"),
+    "w pairs ": Shape(says="the pairs of row w are turned by another row"),
+    "t pairs ": Shape(says="the pairs of row t are turned by another row"),
     "another request": Shape(
         says="a request that this operation does not concern has changed",
         usually="an object shared between requests that is changed in place",
@@ -180,3 +239,17 @@ def shape(signature: str) -> Shape | None:
     if found is not None:
         return found
     return next((one for start, one in STARTS.items() if signature.startswith(start)), None)
+
+
+def about(name: str) -> list[tuple[str, str]]:
+    """A shape or a state in labelled lines; [] for what is neither."""
+    if name in STATES:
+        return [("state", name), ("means", STATES[name])]
+    found = shape(name)
+    if found is None:
+        return []
+    lines = [("shape", name), ("says", f"{found.says}; it describes the numbers and asserts no cause")]
+    if found.usually:
+        lines.append(("before", f"seen with: {found.usually}"))
+    lines += [("bug", f"{bug}: {address(bug)}") for bug in found.bugs]
+    return lines

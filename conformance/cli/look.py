@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from ropecheck.conformance.cards.shapes import SHAPES, STATES, about
 from ropecheck.conformance.cli import families as cli_families
 from ropecheck.conformance.cli.options import KNOWN, DeviceOption, KnownOption, TargetOption, console, target_for
 from ropecheck.conformance.errors import GaveUp, UsageError
@@ -77,18 +78,23 @@ def _table(rows: list[tuple[str, str]]) -> None:
 
 
 def explain(
-    name: Annotated[str, typer.Argument(metavar="RULE|MODE", help="Id of a rule, or name of a forward mode.")],
+    name: Annotated[
+        str, typer.Argument(metavar="RULE|MODE|SHAPE|STATE", help="Id of a rule, a mode, a shape, a state.")
+    ],
     known: KnownOption = KNOWN,
 ) -> None:
-    """What a rule says or a mode reads, where it comes from, and what is known to break it."""
+    """What a rule says or a mode reads, where it comes from, and what is known to break it; what a shape such as
+    "delta missing" or a state such as "not offered" means."""
     rules, modes = all_rules(), all_modes()
     out = console()
     if name in modes:
         lines = _mode_explained(modes[name])
+    elif name not in rules and (said := about(name)):
+        lines = said
     else:
         id, mode = todays(name)
         if id not in rules:
-            names = [*rules, *modes]
+            names = [*rules, *modes, *SHAPES, *STATES]
             close = dict.fromkeys(
                 [*(n for n in names if name in n), *difflib.get_close_matches(name, names, cutoff=0.5)]
             )

@@ -105,34 +105,34 @@ _VERDICTS = {
 
 
 def matrix(summary: Summary, shown: Sequence[Card]) -> tuple[Row, ...]:
-    """Modes and topics, each with the rules that speak of it or that failed in it."""
-    failed: dict[tuple[str, str], tuple[str, str]] = {}
-    for card in shown:
-        for rule, mode in ((card.rule, card.mode), *((one.rule, one.mode) for one in card.folded)):
-            if failed.get((rule, mode), ("", ""))[0] != "new":
-                failed[rule, mode] = (card.state, card.id)
-    topics: dict[str, dict[str, Chip]] = {}
-    rules = {**dict.fromkeys(all_rules()), **dict.fromkeys(summary.rules)}
-    for rule in rules:
-        topic, _, short = rule.partition(".")
+    """Modes and topics, each with the rules that were asked there, those that failed, and those never asked."""
+    rows: dict[str, dict[str, Chip]] = {}
+    for rule in {**dict.fromkeys(all_rules()), **dict.fromkeys(summary.rules)}:
         checked = summary.rules.get(rule, [0, 0])[0]
-        states = [failed[key] for key in failed if key[0] == rule and _row_of(key[1]) in (topic, "")]
-        state, anchor = max(states, key=lambda one: one[0] == "new", default=("ok" if checked else "never", ""))
-        topics.setdefault(topic, {})[rule] = Chip(rule, short or rule, state, checked, anchor)
-    for (rule, mode), (state, anchor) in failed.items():
-        row = _row_of(mode) or rule.partition(".")[0]
-        if rule.partition(".")[0] != row:
-            topics.setdefault(row, {})[rule] = Chip(rule, rule, state, 0, anchor)
-    rows = []
-    for name, chips in sorted(topics.items(), key=lambda item: (item[0] not in summary.modes, item[0])):
+        topic = rule.partition(".")[0]
+        for mode, times in (summary.by_mode.get(rule) or {topic: checked}).items():
+            row = topic if mode.startswith("prompt_table.") else mode or topic
+            before = rows.setdefault(row, {}).get(rule)
+            times += before.checked if before is not None else 0
+            rows[row][rule] = Chip(rule, _short(rule, row), "ok" if times else "never", times, "")
+    for card in shown:
+        for rule, mode, _ in card.keys:
+            topic = rule.partition(".")[0]
+            row = topic if mode.startswith("prompt_table.") else mode or topic
+            before = rows.setdefault(row, {}).get(rule) or Chip(rule, _short(rule, row), "", 0, "")
+            if before.state != "new":
+                rows[row][rule] = Chip(rule, before.short, card.state, before.checked, card.id)
+    found = []
+    for name, chips in sorted(rows.items(), key=lambda item: (item[0] not in summary.modes, item[0])):
         forwards, failures = summary.modes.get(name, [0, 0])
-        rows.append(Row(name, forwards, failures, tuple(chips.values())))
-    return tuple(rows)
+        found.append(Row(name, forwards, failures, tuple(chips.values())))
+    return tuple(found)
 
 
-def _row_of(mode: str) -> str:
-    """The row of a mode; "" for prompt tables, which are in the row of their rules."""
-    return "" if mode.startswith("prompt_table.") else mode
+def _short(rule: str, row: str) -> str:
+    """A rule's name where its row says the rest."""
+    topic, _, name = rule.partition(".")
+    return name if name and topic in (row, "table") else rule
 
 
 def _folded(warnings: Sequence[str]) -> list[tuple[str, list[str]]]:

@@ -163,6 +163,8 @@ class Summary:
     totals: Totals = field(default_factory=Totals)
     rules: dict[str, list[int]] = field(default_factory=dict)
     """Rule -> [checked, failed]."""
+    by_mode: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Rule -> mode (or what else it was asked about) -> checked."""
     modes: dict[str, list[int]] = field(default_factory=dict)
     """Mode -> [forwards (or calls of a prompt-table builder) checked, failures]."""
     situations: dict[str, int] = field(default_factory=dict)

