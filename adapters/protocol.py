@@ -399,6 +399,8 @@ class PromptTables(msgspec.Struct, frozen=True, tag="prompt_tables"):
     """Columns that the builder keeps for tokens to come, where it keeps them apart (GLM-Image in transformers)."""
     ran: str = ""
     """The builder's qualified name."""
+    kinds: tuple[int, ...] | None = None
+    """Where the engine expanded the prompt itself: per token of it 0 text, 1 image, 2 video, 3 audio."""
 
 
 Result = Tables | States | Done | Raised | NotOffered | Counted | Rotated | PromptTables
@@ -420,6 +422,8 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     worker cannot tell."""
     covered: dict[str, tuple[int, ...]] = {}
     """Engine file -> lines that ran, where the worker was asked to tell; {} elsewhere."""
+    routes: tuple[str, ...] = ()
+    """Of `Hello.routes`, those that ran in this job and in none before."""
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
@@ -443,6 +447,9 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     faked: tuple[str, ...] = ()
     not_driven: dict[str, str] = {}
     """Other ways to a table that this adapter does not drive, though the engine may have them -> what they are."""
+    routes: dict[str, str] = {}
+    """Read out of the engine's source: every function that calls a prompt-table builder, or puts a table or a delta
+    into a request -> what it does. "file:function"."""
 
 
 def unheard(target: str) -> Hello:

@@ -10,6 +10,8 @@ Faked: what the imported modules list; `FAKED` joins them.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 from collections.abc import Callable
 from functools import lru_cache
@@ -37,6 +39,7 @@ from ropecheck.adapters.sglang.imports import NotInstalled
 from ropecheck.adapters.sglang.meter import raised
 from ropecheck.adapters.sglang.state import Absent, JobState
 from ropecheck.adapters.sglang_families import handler as families
+from ropecheck.adapters.sglang_routes import routes, sources
 
 FAKED: tuple[str, ...] = (
     *boot.FAKED,
@@ -50,11 +53,14 @@ FAKED: tuple[str, ...] = (
     *cost.FAKED,
     *rotary.FAKED,
     *families.FAKED,
+    *routes.FAKED,
 )
 
 
 def prompt_table(state: JobState, step: protocol.PromptTable) -> protocol.Result:
     """A prompt-table builder's answer, on the host, where the processors call it. No forward is built."""
+    if step.builder.startswith(routes.PREFIX):
+        return routes.drive(step, state.meter.call)
     return families.prompt_table(step, call=state.meter.call)
 
 
@@ -85,13 +91,15 @@ def answer(engine: Engine, job: protocol.Job, device: str = "cpu") -> protocol.A
     state = JobState(engine, job)
     results: list[protocol.Result] = []
     traced: list[tuple[str, ...]] = []
+    watched = watch() if watching(job) else contextlib.nullcontext()
     for step in job.steps:
         if job.trace:
             with trace.functions() as ran:
                 results.append(result(state, step))
             traced.append(tuple(ran))
         else:
-            results.append(result(state, step))
+            with watched:
+                results.append(result(state, step))
         if one_by_one():
             state.settle(results)
     if job.device != "cpu" and results:
@@ -102,8 +110,31 @@ def answer(engine: Engine, job: protocol.Job, device: str = "cpu") -> protocol.A
             results[-1] = raised(error)
     state.settle(results)
     return protocol.Answer(
-        job.id, tuple(results), state.meter.ns, state.meter.forwards, state.compare_ns, tuple(traced)
+        job.id,
+        tuple(results),
+        state.meter.ns,
+        state.meter.forwards,
+        state.compare_ns,
+        tuple(traced),
+        routes=watch().fresh(),
     )
+
+
+WATCHED_JOBS = 600
+"""A worker's first jobs, which go through every kind of step; to be looked on costs time."""
+
+_JOBS = itertools.count()
+
+
+def watching(job: protocol.Job) -> bool:
+    """Whether the job's steps are looked on: prompt tables always, other jobs while they are new."""
+    return next(_JOBS) < WATCHED_JOBS or any(isinstance(step, protocol.PromptTable) for step in job.steps)
+
+
+@lru_cache(maxsize=1)
+def watch() -> sources.Watch:
+    """What is known of the engine's routes and of those that ran in this process."""
+    return sources.Watch()
 
 
 @lru_cache(maxsize=1)

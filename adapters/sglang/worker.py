@@ -106,6 +106,7 @@ def hello(engine: Any, device: str, faked: tuple[str, ...]) -> protocol.Hello:
     import torch
 
     from ropecheck.adapters.sglang.capabilities import COVERED, NOT_DRIVEN, UNCOVERED
+    from ropecheck.adapters.sglang.jobs import watch
 
     return protocol.Hello(
         protocol=protocol.PROTOCOL,
@@ -121,6 +122,7 @@ def hello(engine: Any, device: str, faked: tuple[str, ...]) -> protocol.Hello:
         not_driven=NOT_DRIVEN,
         capabilities=dict(engine.found),
         faked=faked,
+        routes=watch().places,
     )
 
 

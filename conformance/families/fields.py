@@ -17,6 +17,7 @@ _QWEN = {
     "image_token_id": IMAGE,
     "video_token_id": VIDEO,
     "vision_start_token_id": VISION_START,
+    "vision_end_token_id": VISION_END,
     "vision_config.spatial_merge_size": 2,
 }
 _GLM = {

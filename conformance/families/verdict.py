@@ -37,15 +37,15 @@ def judge(case: Case, result: protocol.Result) -> Outcome:
         return _judge_refusal(case, result)
     if isinstance(result, protocol.Raised):
         message = f"{result.type}: {result.message}"
-        failure = _failure(case, "families.table", f"raises {result.type}", message, where=result.where)
-        return _outcome(case, {"families.table"}, [failure])
+        raising = failure(case, "families.table", f"raises {result.type}", message, where=result.where)
+        return outcome(case, {"families.table"}, [raising])
     if not isinstance(result, protocol.PromptTables):
         return Outcome(case.id, case.name, unrun=(Unrun("decode", f"a {type(result).__name__} for a prompt table"),))
     want = expected(case)
     table, delta = array(result.table), array(result.delta)
     failures = _judge_shape(case, want, result)
     if table.ndim in (2, 3) and len(table) != FAMILIES[case.family].axes:
-        return _outcome(case, {"families.dtype_and_shape", "families.delta"}, failures)
+        return outcome(case, {"families.dtype_and_shape", "families.delta"}, failures)
     rows = table[:, None, :] if table.ndim == 2 else table
     ahead = None if result.ahead is None else array(result.ahead)
     answered = rows.shape[1] if rows.ndim == 3 else 0
@@ -73,13 +73,13 @@ def judge(case: Case, result: protocol.Result) -> Outcome:
     }
     if any(has_track(run) for laid in case.laid for run in laid.history):
         rules |= {"families.one_continuation", "families.text_after_media"}
-    return _outcome(case, rules, failures)
+    return outcome(case, rules, failures)
 
 
 def _unanswered(case: Case, shape: list[int], prompts: int) -> Failure:
     """A table that is not one of so many prompts: what it leaves out would be read from somewhere else."""
     message = f"the table is {shape}; a batch of {prompts} prompts needs one table each"
-    return _failure(case, case.rule, "prompts unanswered", message)
+    return failure(case, case.rule, "prompts unanswered", message)
 
 
 def judge_table(case: Case, right: Table, got: Array, number: int) -> list[Failure]:
@@ -87,7 +87,7 @@ def judge_table(case: Case, right: Table, got: Array, number: int) -> list[Failu
     if got.shape != right.shape:
         shape = "too few columns" if got.shape[1] < right.shape[1] else "too many columns"
         message = f"prompt {number}: {got.shape[1]} columns for {right.shape[1]} tokens"
-        return [_failure(case, "families.table_width", shape, message)]
+        return [failure(case, "families.table_width", shape, message)]
     wrong = np.argwhere((got != right).T)
     if not len(wrong):
         return []
@@ -107,8 +107,8 @@ def judge_table(case: Case, right: Table, got: Array, number: int) -> list[Failu
     view = (_view(right, shown), _view(got, shown))
     inside = any(start <= column < stop for start, stop in case.laid[number].media)
     if not inside and column < len(case.laid[number].ids) and len(set(got[:, column].tolist())) > 1:
-        return [_failure(case, "families.text_rows_equal", "rows differ", message, difference, *view)]
-    return [_failure(case, case.rule, signature(case, right, got, number, column), message, difference, *view)]
+        return [failure(case, "families.text_rows_equal", "rows differ", message, difference, *view)]
+    return [failure(case, case.rule, signature(case, right, got, number, column), message, difference, *view)]
 
 
 def signature(case: Case, right: Table, got: Array, number: int, column: int) -> str:
@@ -145,19 +145,19 @@ def _judge_shape(case: Case, want: Expected, result: protocol.PromptTables) -> l
         found.append((f"delta is {result.delta.dtype}", f"the delta is {result.delta.dtype}, not int64"))
     if result.delta.shape != (batch, 1):
         found.append(("delta shape", f"the delta is {list(result.delta.shape)}, not {[batch, 1]}"))
-    return [_failure(case, "families.dtype_and_shape", name, message) for name, message in found]
+    return [failure(case, "families.dtype_and_shape", name, message) for name, message in found]
 
 
 def _judge_deltas(case: Case, want: Expected, got: list[int | str], settled: list[int]) -> list[Failure]:
     """settled: the prompts whose tables are the family's or are wrong."""
     if len(got) != len(want.deltas):
         message = f"{len(got)} deltas for {len(want.deltas)} prompts"
-        return [_failure(case, "families.delta", "prompts unanswered", message)]
+        return [failure(case, "families.delta", "prompts unanswered", message)]
     for number, (right, value) in enumerate(zip(want.deltas, got, strict=True)):
         if right != value and number in settled:
             difference = Difference(axis="delta", request=number, expected=right, observed=value)
             shape = "delta between positions" if isinstance(value, str) else "other value"
-            return [_failure(case, "families.delta", shape, f"prompt {number}: delta {value}, not {right}", difference)]
+            return [failure(case, "families.delta", shape, f"prompt {number}: delta {value}, not {right}", difference)]
     return []
 
 
@@ -179,23 +179,23 @@ def _judge_released(case: Case, right: Table, got: Array, delta: int | str, numb
         message = f"prompt {number}: its text ends at {max(table[-1])}, its delta {delta} goes on at "
         message += f"{int(float(delta)) + len(table)}; behind its own text is {mine}"
         difference = Difference(axis="delta", request=number, expected=mine, observed=delta)
-        found.append(_failure(case, "families.one_continuation", "contradicts its own table", message, difference))
+        found.append(failure(case, "families.one_continuation", "contradicts its own table", message, difference))
     return found
 
 
 def _judge_refusal(case: Case, result: protocol.Result) -> Outcome:
     if isinstance(result, protocol.Raised):
-        return _outcome(case, {case.rule}, [])
+        return outcome(case, {case.rule}, [])
     if not isinstance(result, protocol.PromptTables):
         return Outcome(case.id, case.name, unrun=(Unrun("decode", f"a {type(result).__name__} for a prompt table"),))
     table = array(result.table)
     squeezed = table[:, 0] if table.ndim == 3 and table.shape[1] == 1 else table
     shape = accepted.outcome(case, squeezed, array(result.delta))
     message = f"the builder returns a table of {squeezed.shape[-1]} columns though the input is torn: {case.torn}"
-    return _outcome(case, {case.rule}, [_failure(case, case.rule, shape, message)])
+    return outcome(case, {case.rule}, [failure(case, case.rule, shape, message)])
 
 
-def _outcome(case: Case, rules: set[str], failures: list[Failure]) -> Outcome:
+def outcome(case: Case, rules: set[str], failures: list[Failure]) -> Outcome:
     return Outcome(
         case.id,
         case.name,
@@ -206,7 +206,7 @@ def _outcome(case: Case, rules: set[str], failures: list[Failure]) -> Outcome:
     )
 
 
-def _failure(
+def failure(
     case: Case,
     rule: str,
     shape: str,

@@ -17,6 +17,7 @@ from ropecheck.conformance.families.cases import chosen, from_items
 from ropecheck.conformance.families.layout import Segment
 from ropecheck.conformance.families.torn import TEARS
 from ropecheck.conformance.judge.outcome import Failure
+from ropecheck.conformance.routes.cases import routed
 from ropecheck.conformance.versions import within
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.families.declaration import GridFamily
@@ -131,6 +132,7 @@ CONDITIONS: dict[str, Callable[[Case], bool]] = {
     "always": lambda case: True,
     "media": lambda case: bool(segments(case, "image", "video", "track")),
     "a video outlasts its frame": _outlasts,
+    "a video": lambda case: bool(segments(case, "video")),
     "a batch of prompts": lambda case: len(case.prompts) > 1,
     "a track": lambda case: bool(segments(case, "track")),
     "a track whose interval is longer than a chunk": _long_interval,
@@ -177,7 +179,7 @@ def witness(entry: Difference, target: str = "") -> Case:
     Raises UsageError for a name that no case has.
     """
     for family in entry.families:
-        for case in (*chosen(family), *from_items(family)):
+        for case in (*chosen(family), *from_items(family), *routed(family)):
             if case.name == entry.witness:
                 if entry.target == ANY and target and offered(family, target) != "checked":
                     return _elsewhere(entry, case, target)

@@ -180,6 +180,8 @@ class Summary:
     known: list[Check] = field(default_factory=list)
     differences: dict[str, int] = field(default_factory=dict)
     """Known difference -> failures that it explains."""
+    routes: set[str] = field(default_factory=set)
+    """Of the engine's routes to a table, those that ran."""
     scope: Scope = field(default_factory=Scope)
     warnings: list[str] = field(default_factory=list)
     right_ran: dict[str, int] = field(default_factory=dict)

@@ -55,6 +55,9 @@ def expected_situations() -> tuple[str, ...]:
     return tuple(f"{mode.name} x {situation}" for mode in all_modes().values() for situation in situations_of(mode))
 
 
+ROUTES = "routes not driven"
+
+
 def unreached(summary: Summary, asked: Container[str]) -> dict[str, tuple[str, ...]]:
     """What was never reached, by kind. asked: what the phases of the run need of a target."""
     device = summary.header.device
@@ -72,6 +75,11 @@ def unreached(summary: Summary, asked: Container[str]) -> dict[str, tuple[str, .
         "situations never reached": tuple(
             name for name in expected_situations() if "forwards" in asked and not summary.situations.get(name)
         ),
+        ROUTES: tuple(
+            f"{name} ({what})"
+            for name, what in summary.header.hello.routes.items()
+            if "routes" in asked and name not in summary.routes
+        ),
     }
 
 
@@ -82,6 +90,8 @@ def unreached_lines(kinds: Mapping[str, Sequence[str]]) -> list[str]:
 
 def _needs(rule: Rule) -> str:
     """What a phase that checks the rule needs of a target."""
+    if rule.id == "families.route_layout":
+        return "routes"
     return "prompt_tables" if rule.topic == "families" else "forwards"
 
 

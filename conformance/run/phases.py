@@ -87,7 +87,7 @@ class Phase:
     devices: tuple[str, ...] = ("cpu", "cuda")
     """Devices on which it is a default."""
     needs: str = "forwards"
-    """What a target must offer: "forwards" or "prompt_tables"."""
+    """What a target must offer: "forwards", "prompt_tables" or "routes"."""
     accepts: Callable[[Options], None] = lambda options: None
     """Raises UsageError for options that the phase cannot run with; called before anything starts."""
 
@@ -161,6 +161,13 @@ def _families(driver: Driver) -> None:
 
     cases = list({case.id: case for case in all_cases(driver.engine, driver.options.seed, FAMILY_COUNT)}.values())
     driver.check_all(cases, total=len(cases))
+
+
+def _routes(driver: Driver) -> None:
+    from ropecheck.conformance.routes.cases import cases
+
+    found = list(cases(driver.engine))
+    driver.check_all(found, total=len(found))
 
 
 def _sizes(driver: Driver) -> None:
@@ -243,6 +250,7 @@ register(Phase(name="exhaustive", summary="every scenario up to a bound", drive=
 register(Phase(name="hypothesis", summary="large and odd scenarios, drawn at random", drive=_hypothesis))
 register(Phase(name="stateful", summary="a state machine over requests and sessions", drive=_stateful))
 register(Phase(name="families", summary="prompt tables of every model family", drive=_families, needs="prompt_tables"))
+register(Phase(name="routes", summary="from a request's media to the scheduler's table", drive=_routes, needs="routes"))
 register(Phase(name="sizes", summary="sizes at which GPU kernels break", drive=_sizes, devices=("cuda",)))
 register(Phase(name="corpus", summary="scenarios that were kept", drive=_corpus, default=False, accepts=_has_corpus))
 register(Phase(name="guided", summary="random scenarios that follow what they reach", drive=_guided, default=False))

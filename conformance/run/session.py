@@ -15,6 +15,7 @@ import msgspec
 from ropecheck.adapters import protocol
 from ropecheck.conformance.errors import GaveUp, UsageError, line_of
 from ropecheck.conformance.families.case import Case
+from ropecheck.conformance.families.routes import PREFIX
 from ropecheck.conformance.families.verdict import judge as judge_case
 from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
 from ropecheck.conformance.judge.verdict import judge
@@ -22,6 +23,7 @@ from ropecheck.conformance.known import differences as family_known
 from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.known.base import news
 from ropecheck.conformance.plan.planner import Plan, plan
+from ropecheck.conformance.routes.verdict import judge as judge_route
 from ropecheck.conformance.run.base import Base
 from ropecheck.conformance.run.choice import EVERYTHING, Choice
 from ropecheck.conformance.run.events import (
@@ -38,7 +40,7 @@ from ropecheck.conformance.run.events import (
     Summary,
     Warned,
 )
-from ropecheck.conformance.run.notices import before_run, not_offered_lines, unreached, unreached_lines
+from ropecheck.conformance.run.notices import ROUTES, before_run, not_offered_lines, unreached, unreached_lines
 from ropecheck.conformance.run.phases import Options, Phase
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.seat import Doubted, Limits, Reply
@@ -238,6 +240,8 @@ class Runner:
     def _done(self, scenarios: Iterable[Subject]) -> Iterator[ScenarioDone]:
         for planned, answer in self._pool.answers(self._plans(scenarios)):
             lines = answer.covered if isinstance(answer, protocol.Answer) else {}
+            if isinstance(answer, protocol.Answer):
+                self.tally.summary.routes.update(answer.routes)
             outcome = self._choice.of(verdict_of(planned, answer))
             done = ScenarioDone(self._phase, planned.scenario, outcome, lines)
             base = self._base.outcome(planned.scenario.id) if self._base and done.outcome.failures else None
@@ -337,7 +341,9 @@ def verdict_of(planned: Plan | CasePlan, answer: Reply) -> Outcome:
         return msgspec.structs.replace(outcome, unrun=(*outcome.unrun, answer.why))
     try:
         if isinstance(planned, CasePlan):
-            outcome = judge_case(planned.scenario, answer.results[0])
+            routed = planned.scenario.builder.startswith(PREFIX)
+            verdict = judge_route if routed else judge_case
+            outcome = verdict(planned.scenario, answer.results[0])
             return msgspec.structs.replace(outcome, engine_ns=answer.engine_ns)  # and no forward
         return judge(planned, answer)
     except Exception as error:  # whatever it is, it costs one scenario and is told
@@ -441,7 +447,8 @@ def run(settings: Settings, listeners: Iterable[Listener], warm: Pool[Plan | Cas
         summary.totals.seconds = time.monotonic() - started
         summary.unreached = unreached(summary, {phase.needs for phase in settings.phases})
         whole = settings.shard[1] == 1 and not summary.interrupted and not summary.gave_up and bad_input is None
-        for line in unreached_lines(summary.unreached) if settings.complete and whole else ():
+        always = {ROUTES: summary.unreached[ROUTES]}  # by name in every run
+        for line in unreached_lines(summary.unreached if settings.complete and whole else always):
             runner.warn(line)
         for line in not_offered_lines(summary.not_offered):
             runner.warn(line)

@@ -195,3 +195,9 @@ def tabulated_ahead(history: History, targets: Sequence[tuple[int, int, int]], t
 def canvas(run: Run, start: int, columns: Table) -> bool:
     """A picture, its slices and all their markers must share one canvas, and text must go on behind its longer side."""
     return tuple(columns) == MINICPM_V4_7.media_columns(run, start)
+
+
+@label("families.route_layout", source="a request's interface: its text and its media, in its order")
+def route_layout(family: MediaFamily, prompt: Prompt) -> bool:
+    """The prompt that an engine expands must hold every item that the client sent, in its order, with its tokens."""
+    return not refuses_disagreeing_grids(family, prompt)

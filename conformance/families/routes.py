@@ -1,0 +1,17 @@
+"""Names of the routes from a request to its table: a case whose builder is one of them is sent through it."""
+
+from __future__ import annotations
+
+PREFIX = "route: "
+
+ROUTES: dict[str, str] = {
+    "client": "pictures and clips as a client sends them",
+    "token prompt": "the same with a prompt of token ids",
+    "cache": "pictures out of the cache of preprocessed media",
+    "processor output": "pictures that the client preprocessed",
+    "embeddings": "pictures that the client ran through the vision tower",
+    "encoder apart": "the vision tower in another process (EPD)",
+    "scheduler": "a request without a table: the scheduler's fallback",
+    "transformers back end": "the processor of the Transformers back end",
+}
+"""Name -> what it is."""
