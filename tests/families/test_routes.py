@@ -1,0 +1,129 @@
+"""Routes: verdicts on what an engine expanded itself, and the list of routes out of a source tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ropecheck.adapters.protocol import PromptTables
+from ropecheck.adapters.sglang_routes.sources import Watch, listed
+from ropecheck.conformance.families.case import Case, expected, step
+from ropecheck.conformance.families.routes import PREFIX, ROUTES
+from ropecheck.conformance.routes.cases import BACK_END, DRIVEN, cases, routed
+from ropecheck.conformance.routes.verdict import judge
+from ropecheck.reference.prompt_tables import delta, prompt_table
+from ropecheck.spec.families import FAMILIES
+from ropecheck.spec.history import History, text, video
+from tests.families.fakes import tensor
+
+
+def case_of(name: str) -> Case:
+    return next(case for case in cases("sglang") if case.name == name)
+
+
+def answered(case: Case, history: History | None = None, cut: int = 0) -> PromptTables:
+    table = expected(case).tables[0] if history is None else prompt_table(FAMILIES[case.family], history)
+    kinds = step(case).kinds[0]
+    if history is not None:
+        kinds = tuple(code for run in history for code in [_code(run.kind)] * _tokens(case, run))
+    return PromptTables(tensor(table), tensor(np.array([[delta(table)]])), None, "fake", kinds[cut:])
+
+
+def _code(kind: str) -> int:
+    return ("text", "image", "video", "audio").index(kind)
+
+
+def _tokens(case: Case, run: object) -> int:
+    from ropecheck.spec.history import run_length
+
+    return run_length(FAMILIES[case.family], run)  # type: ignore[arg-type]
+
+
+def test_every_route_has_cases_and_every_case_is_legal() -> None:
+    found = list(cases("sglang"))
+    assert {case.builder.removeprefix(PREFIX) for case in found} == set(ROUTES)
+    assert {case.family for case in found} == set(DRIVEN)
+    assert len({case.id for case in found}) == len(found)
+    assert not list(cases("transformers")) and not list(routed("hunyuan_vl"))
+    for case in found:
+        assert judge(case, answered(case)).state == "pass", case.name
+
+
+def test_the_layout_of_timestamps_is_the_engines() -> None:
+    case = case_of("qwen3_vl: one clip (client)")
+    other = (text(9), video(1, 4, 6), text(12), video(1, 4, 6), text(4))
+    assert judge(case, answered(case, other)).state == "pass"
+
+
+def test_an_item_lost_or_in_another_order_is_told() -> None:
+    case = case_of("qwen2_vl: a picture, then a clip (client)")
+    (failure,) = judge(case, answered(case, (text(3), video(2, 4, 4), text(3)))).failures
+    assert failure.rule == "families.route_layout"
+    short = judge(case_of("qwen2_vl: one picture (client)"), answered(case_of("qwen2_vl: one picture (client)"), cut=1))
+    assert [one.rule for one in short.failures] == ["families.route_layout"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shape"), [(1 / 12, "every interval 1/12 second"), (1.0, "every interval 1 second")]
+)
+def test_an_assumed_interval_is_named(seconds: float, shape: str) -> None:
+    case = case_of("qwen2_5_vl: a slow clip (client)")
+    wrong = (text(2), video(2, 4, 4, seconds), text(3))
+    assert [one.signature for one in judge(case, answered(case, wrong)).failures] == [shape]
+    other = judge(case, answered(case, (text(2), video(2, 4, 4, 2.0), text(3)))).failures
+    assert other and "every interval" not in other[0].signature
+
+
+SOURCE = """
+class Processor:
+    def tabulate(self, ids):
+        return MRotaryEmbedding.get_rope_index(ids)
+
+    async def process(self, request):
+        return Output(mrope_positions=self.tabulate(request), mrope_position_delta=None)
+
+    def forget(self, request):
+        request.mrope_positions = None
+
+    def read(self, request):
+        return request.mrope_positions
+
+
+def put(mm, table):
+    mm.mrope_positions = table
+"""
+
+
+def test_routes_come_from_the_source(tmp_path: Path) -> None:
+    folder = tmp_path / "multimodal" / "processors"
+    folder.mkdir(parents=True)
+    (folder / "new_model.py").write_text(SOURCE)
+    assert listed(tmp_path) == {
+        "multimodal/processors/new_model.py:Processor.tabulate": "calls get_rope_index",
+        "multimodal/processors/new_model.py:Processor.process": "sets mrope_positions",
+        "multimodal/processors/new_model.py:put": "sets mrope_positions",
+    }
+
+
+def test_what_ran_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "managers"
+    folder.mkdir()
+    path = folder / "new_model.py"
+    path.write_text(SOURCE)
+    from ropecheck.adapters.sglang_routes import sources
+
+    monkeypatch.setattr(sources, "package", lambda: tmp_path)
+    names: dict[str, object] = {}
+    exec(compile(SOURCE, str(path), "exec"), names)
+    watch, mm = Watch(), type("Mm", (), {})()
+    with watch:
+        names["put"](mm, 1)  # type: ignore[operator]
+    assert watch.fresh() == ("managers/new_model.py:put",)
+    assert watch.fresh() == ()
+    assert set(watch.places) - {"managers/new_model.py:put"}
+
+
+def test_the_back_end_is_a_route() -> None:
+    assert BACK_END in ROUTES
