@@ -19,7 +19,7 @@ def gather(sources: Sequence[Path], out: Path) -> tuple[Report, list[str]]:
     folders = [report_file(source).parent for source in sources]
     if any(out.resolve() == folder.resolve() for folder in folders):
         raise UsageError(f"--out {out}: one of the reports is there; name another folder")
-    merged = merge([read(source) for source in sources])
+    merged = merge(map(read, sources))
     missing = []
     with claimed(out):
         clear_failures(out / "failures")

@@ -32,7 +32,7 @@ from ropecheck.conformance.run.events import BROKEN, MAX_UNRUN
 T = TypeVar("T")
 
 
-def merge(reports: Sequence[Report]) -> Report:
+def merge(reports: Iterable[Report]) -> Report:
     """One report of all; of a single one, itself. Raises UsageError when they cannot be added up."""
     return reduce(add, reports)
 
