@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.ask import ask
-from ropecheck.conformance.judge.outcome import Difference, Failure, Unrun
+from ropecheck.conformance.judge.outcome import Difference, Failure, TableView, Unrun
 from ropecheck.conformance.judge.signature import held_signature
 from ropecheck.conformance.judge.tables import seen
 from ropecheck.conformance.judge.tally import Tally
@@ -139,7 +139,8 @@ def _held(
             # A wrong delta, seen before, makes a wrong cache: what is cached is still what is held.
             follows = tally.tainted.get(state.req, "")
         message = f"request {state.req}: {found.message}" if found.message else f"request {state.req}"
-        _fail(tally, check, rule.id, state.req, replace(found, shape=shape, message=message), follows)
+        views = _views(held) if found.axis == "table" else (None, None)
+        _fail(tally, check, rule.id, state.req, replace(found, shape=shape, message=message), follows, views)
 
 
 def rule_topic(moment: str) -> str:
@@ -172,7 +173,24 @@ def _happening(check: StateCheck) -> str:
     return f"{'an' if check.kind[0] in 'aeo' else 'a'} {check.kind}"
 
 
-def _fail(tally: Tally, check: StateCheck, rule: str, req: int, found: Violation, follows: str = "") -> None:
+def _views(held: HeldState) -> tuple[TableView | None, TableView | None]:
+    """The request's table as it must be, and as it is."""
+    table = held.table
+    if table is None or len(table.shape) != 2:
+        return None, None
+    right = tuple(zip(*(held.place.column(at) for at in range(table.shape[1])), strict=True))
+    return TableView(None, right), TableView(None, tuple(map(tuple, table.values)))
+
+
+def _fail(
+    tally: Tally,
+    check: StateCheck,
+    rule: str,
+    req: int,
+    found: Violation,
+    follows: str = "",
+    views: tuple[TableView | None, TableView | None] = (None, None),
+) -> None:
     if rule in STATE_RULES and " grew by " not in found.shape:
         follows = tally.tainted.get(req, "")
         tally.taint(req, rule)
@@ -185,6 +203,8 @@ def _fail(tally: Tally, check: StateCheck, rule: str, req: int, found: Violation
             label="",
             message=found.message,
             difference=Difference(found.axis, found.at, req, found.expected, found.observed),
+            expected=views[0],
+            observed=views[1],
             follows=follows,
         )
     )

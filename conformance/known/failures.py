@@ -18,6 +18,7 @@ import msgspec
 from ropecheck.conformance.errors import UsageError, meant
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.judge.outcome import Failure, Outcome
+from ropecheck.conformance.known.causes import CAUSES, predicts
 from ropecheck.conformance.known.differences import Difference
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.store.files import pretty, read_scenario, write_atomic
@@ -47,6 +48,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     expires: datetime.date | None = None
     witness: str
     """File name of a scenario beside the entry."""
+    cause: str = ""
+    """A name in `causes`: when the bug applies and what comes out. A failure that it does not predict is new."""
     shows: str = ""
     """The witness's first difference, in numbers: another fault of the same shape does not hide here."""
 
@@ -123,6 +126,8 @@ def _read(path: Path) -> Known:
         raise UsageError(f"{path}: an entry stands for one failure; wildcards are not allowed")
     if entry.rule not in all_rules():
         raise UsageError(f"{path}: unknown rule {entry.rule!r}{meant(entry.rule, all_rules())}")
+    if entry.cause and entry.cause not in CAUSES:
+        raise UsageError(f"{path}: unknown cause {entry.cause!r}{meant(entry.cause, CAUSES)}")
     try:
         parse_range(entry.versions)
     except ValueError as error:
@@ -189,9 +194,12 @@ def check_difference(entry: Difference, case: Case, outcome: Outcome, target: st
     return Check(entry, "stale", f"its witness {case.name!r} passes: the difference is gone, remove the entry")
 
 
-def match(failure: Failure, entries: Iterable[Known]) -> Known | None:
-    """The entry that expects this failure."""
-    return next((known for known in entries if known.entry.key == failure.key), None)
+def match(failure: Failure, entries: Iterable[Known], scenario: Scenario | None = None) -> Known | None:
+    """The entry that expects this failure: its shape, and in this scenario its cause."""
+    for known in entries:
+        if known.entry.key == failure.key and (scenario is None or predicts(known.entry.cause, scenario, failure)):
+            return known
+    return None
 
 
 def add(folder: Path, entry: Entry, witness: Scenario) -> Path:

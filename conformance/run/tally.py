@@ -8,7 +8,9 @@ from pathlib import Path
 
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
+from ropecheck.conformance.judge.states import STATE_RULES
 from ropecheck.conformance.known.base import OnBase, news, otherwise
+from ropecheck.conformance.known.causes import predicts
 from ropecheck.conformance.known.differences import Difference
 from ropecheck.conformance.known.failures import Known, match
 from ropecheck.conformance.run.events import MAX_UNRUN, Finding, Header, ScenarioDone, Summary
@@ -105,7 +107,7 @@ class Tally:
             return [None if failure in fresh else OnBase(self.summary.header.base) for failure in failures]
         if isinstance(done.scenario, Case):
             return [self._explained(done.scenario, failure) for failure in failures]
-        return _expected_by(failures, self.summary.header.known)
+        return _expected_by(done.scenario, failures, self.summary.header.known)
 
     def _explained(self, case: Case, failure: Failure) -> Difference | None:
         """The first known difference that explains the failure; all that do are counted."""
@@ -152,10 +154,10 @@ class Tally:
         return str(Path("failures") / f"{scenario.id}.json")
 
 
-def _expected_by(failures: Sequence[Failure], entries: Sequence[Known]) -> list[Known | None]:
+def _expected_by(scenario: Scenario, failures: Sequence[Failure], entries: Sequence[Known]) -> list[Known | None]:
     """The entry that expects each failure. A consequence (`follows`) is expected with its causes: with the failures
-    of the rule that it follows, in the same scenario, when each of them is."""
-    own = [match(failure, entries) for failure in failures]
+    of the rule that it follows, in the same scenario, when each of them is, and when the cause predicts what is held."""
+    own = [match(failure, entries, scenario) for failure in failures]
     found = []
     for failure, known in zip(failures, own, strict=True):
         if known is None and failure.follows:
@@ -165,6 +167,8 @@ def _expected_by(failures: Sequence[Failure], entries: Sequence[Known]) -> list[
                 if cause.rule == failure.follows and not cause.follows
             ]
             known = causes[0] if causes and None not in causes else None
+            if known is not None and failure.rule in STATE_RULES:
+                known = known if predicts(known.entry.cause, scenario, failure) else None
         found.append(known)
     return found
 

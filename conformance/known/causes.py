@@ -1,0 +1,252 @@
+"""Why a known failure happens: when its bug applies, and what wrong value comes out.
+
+An entry of the known-failure list names its cause. A failure of the entry's shape that the cause does not predict is
+another bug, and new. Each function looks at the scenario as far as the failing operation, by the specification alone,
+and answers whether this bug gives this failure; values are computed from the right ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from ropecheck.conformance.judge.outcome import Failure
+from ropecheck.conformance.scenario.forward import expected_of
+from ropecheck.conformance.scenario.lifecycle import apply
+from ropecheck.conformance.scenario.operations import Build, Operation, Reschedule, Retract, Scenario, Turn
+from ropecheck.reference.requests import Request, State, line_of
+from ropecheck.reference.timeline import run_lengths
+from ropecheck.spec.history import History
+
+Column = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A failure, and the scenario that it happened in."""
+
+    scenario: Scenario
+    failure: Failure
+
+    @cached_property
+    def states(self) -> tuple[State, ...]:
+        """Before each operation up to the failing one, and after it."""
+        out = [State(family=self.scenario.family)]
+        for op in self.scenario.ops[: self.failure.step + 1]:
+            out.append(apply(out[-1], op, build=False).state)
+        return tuple(out)
+
+    @property
+    def op(self) -> Operation:
+        return self.scenario.ops[self.failure.step]
+
+    @cached_property
+    def request(self) -> Request | None:
+        """The request that holds or was given the wrong value; of a turn that raised, the turn's."""
+        number = self.failure.difference.request if self.failure.difference is not None else None
+        if number is None and isinstance(self.op, Turn):
+            number = self.op.req
+        return self.states[-1].requests.get(-1 if number is None else number)
+
+    def before(self, request: Request) -> Request:
+        """The request before the failing operation."""
+        return self.states[-2].requests.get(request.req, request)
+
+    def ancestors(self, request: Request) -> Iterator[Request]:
+        """The request, its parent, its parent's parent, .."""
+        found: Request | None = request
+        while found is not None:
+            yield found
+            found = None if found.parent is None else self.states[-1].requests.get(found.parent)
+
+    def turn_of(self, request: Request) -> Turn | None:
+        """The operation that brought a session's request."""
+        return next((op for op in self.scenario.ops if isinstance(op, Turn) and op.req == request.req), None)
+
+    def observed(self) -> list[Column]:
+        """The wrong table, column by column; empty where the failure carries none."""
+        view = self.failure.observed
+        return [] if view is None or view.rows is None else list(zip(*view.rows, strict=True))
+
+
+def ends_with_media(request: Request) -> bool:
+    """Whether the last token of its prompt has a column of its own."""
+    return bool(request.prompt) and not request.prompt[-1].is_text
+
+
+def retraction_continues_from_t(s: Situation) -> bool:
+    """A retracted request's table goes on after the t row of the prompt's last column, not the largest position."""
+    lineage = [] if s.request is None else list(s.ancestors(s.request))
+    base = next((one for one in lineage if _was_retracted(s, one) and ends_with_media(one)), None)
+    if base is None:
+        return False
+    table = [tuple(column) for column in line_of(s.states[-1], base).table.T.tolist()]
+    seen = s.observed()[: len(base.ids) + base.outputs]
+    if not seen:
+        return s.failure.rule != "retraction.table"
+    first = table[-1][0] + 1
+    return seen[: len(table)] == table[: len(seen)] and all(
+        column == (first + k,) * len(column) for k, column in enumerate(seen[len(table) :])
+    )
+
+
+def retraction_tops_up_again(s: Situation) -> bool:
+    """Every time that a retracted request is considered its table gains its outputs once more."""
+    request, found = s.request, s.failure.difference
+    if request is None or found is None:
+        return False
+    width = len(request.ids)
+    for op, state in zip(s.scenario.ops[: s.failure.step + 1], s.states, strict=False):
+        now = state.requests.get(request.req)
+        if now is None or now.status != "retracted":
+            continue
+        if isinstance(op, Reschedule) and op.req == request.req:
+            width += now.outputs * op.refusals
+        elif isinstance(op, Build) and request.req in op.batch.reqs and not now.admitted:
+            width += now.outputs
+    return found.observed == width
+
+
+def offset_keeps_the_parents_media(s: Situation) -> bool:
+    """A turn with an offset holds its parent's table, delta and items, whatever it dropped of them."""
+    request = s.request
+    if request is None:
+        return False
+    lineage = [one for one in s.ancestors(request) if (turn := s.turn_of(one)) is not None and turn.offset]
+    if not lineage:
+        return False
+    own = s.turn_of(request)
+    if own is None or not own.offset or request.parent is None:
+        return True  # a turn after such a turn: what it holds follows from what its parent holds
+    parent = s.states[-2].requests[request.parent]
+    if not parent.has_media:
+        return False
+    if s.failure.rule == "session.media_spans":
+        kept = len(request.ids) - len(request.turn_ids)
+        spans = [*_spans(s, parent.prompt, 0), *_spans(s, request.turn, kept)]
+        return s.failure.difference is not None and s.failure.difference.observed == str(spans)
+    if s.failure.rule == "session.delta" and s.failure.difference is not None and not request.brings_media:
+        return s.failure.difference.observed == line_of(s.states[-2], parent).delta
+    seen = s.observed()
+    if s.failure.rule == "session.table" and seen and not request.brings_media:
+        line = line_of(s.states[-2], parent)
+        return seen == [line.place.column(index) for index in range(len(seen))]
+    return True
+
+
+def replace_all_changes_a_dict_in_a_loop(s: Situation) -> bool:
+    """replace without a parent, in a session that has a turn."""
+    op = s.op
+    if not isinstance(op, Turn) or not op.replace or op.parent is not None:
+        return False
+    return bool(s.states[-2].sessions[op.session].known) and "dictionary changed size" in s.failure.message
+
+
+def retraction_grows_a_shared_table(s: Situation) -> bool:
+    """The retracted request is a text turn, which shares its parent's media object: the parent's table grows too."""
+    victim = s.request
+    if victim is None or (victim.status != "finished" and victim.parent is None):
+        return False
+    descendants = [
+        request
+        for request in s.states[-1].requests.values()
+        if request.req != victim.req and _was_retracted(s, request) and not request.brings_media
+    ]
+    return any(victim.req in {one.req for one in s.ancestors(request)} for request in descendants)
+
+
+def packed_columns_in_equal_shares(s: Situation) -> bool:
+    """Packed columns are dealt out as if every request had as many nodes as every other."""
+    if not isinstance(s.op, Build):
+        return False
+    batch = expected_of(s.states[-2], s.op)
+    width, rows = batch.tables[""].positions.size, len(batch.lines)
+    counts = {span.stop - span.start for span in batch.tables[""].spans}
+    if s.failure.rule == "table.present":
+        return width % rows != 0 and "is invalid for input of size" in s.failure.message
+    return width % rows == 0 and (len(counts) > 1 or s.op.buffer == "tier")
+
+
+def frozen_kv_padding_is_stale(s: Situation) -> bool:
+    """The padding of a smaller batch holds what an earlier batch of the same runner left there."""
+    if not isinstance(s.op, Build):
+        return False
+    live = expected_of(s.states[-2], s.op).tables[""]
+    left: dict[int, Column] = {}
+    for op, state in zip(s.scenario.ops[: s.failure.step], s.states, strict=False):
+        if isinstance(op, Build) and op.buffer == s.op.buffer and op.batch.mode == s.op.batch.mode:
+            rows = expected_of(state, op).tables[""].rows
+            assert rows is not None
+            left |= {index: tuple(column) for index, column in enumerate(rows.T.tolist())}
+    seen = s.observed()
+    rest = range(live.positions.size, len(seen))
+    return any(index in left for index in rest) and all(
+        seen[index] == left.get(index, (0,) * len(seen[index])) for index in rest
+    )
+
+
+def multi_layer_rows_are_never_copied(s: Situation) -> bool:
+    """The three rows of the shared buffers stay as they were allocated."""
+    seen = s.observed()
+    loaded = isinstance(s.op, Build) and s.op.buffer == "multi_layer"
+    return loaded and bool(seen) and not any(any(column) for column in seen)
+
+
+def members_have_no_delta(s: Situation) -> bool:
+    """Rows behind the requests' own get delta 0; where a table reaches its request's token they have no entry."""
+    if not isinstance(s.op, Build) or s.op.batch.mode != "beam_decode":
+        return False
+    if s.failure.rule == "table.present":
+        rows = [s.states[-2].requests[req] for req in s.op.batch.reqs]
+        reaching = any(one.has_media and (one.parent is not None or _was_retracted(s, one)) for one in rows)
+        return reaching and "list index out of range" in s.failure.message
+    found = s.failure.difference
+    return found is not None and found.column is not None and found.column >= len(s.op.batch.parts[0].reqs)
+
+
+def text_is_drafted_from(s: Situation) -> bool:
+    """A draft that reads a token of the prompt's table places it by delta, as if it were text."""
+    if not isinstance(s.op, Build) or s.op.batch.mode != s.failure.mode or s.request is None:
+        return False
+    expected = expected_of(s.states[-2], s.op)
+    row = expected.batch.reqs.index(s.request.req) if s.request.req in expected.batch.reqs else -1
+    return row >= 0 and bool((expected.tables[""].spans[row].tokens < expected.lines[row].tabulated).any())
+
+
+def _was_retracted(s: Situation, request: Request) -> bool:
+    return any(isinstance(op, Retract) and op.req == request.req for op in s.scenario.ops[: s.failure.step + 1])
+
+
+def _spans(s: Situation, runs: History, start: int) -> list[tuple[int, int]]:
+    out = []
+    for run, count in zip(runs, run_lengths(s.scenario.family, runs), strict=True):
+        if not run.is_text:
+            out.append((start, start + count))
+        start += count
+    return out
+
+
+Cause = Callable[[Situation], bool]
+
+CAUSES: Mapping[str, Cause] = {
+    cause.__name__.replace("_", "-"): cause
+    for cause in (
+        retraction_continues_from_t,
+        retraction_tops_up_again,
+        offset_keeps_the_parents_media,
+        replace_all_changes_a_dict_in_a_loop,
+        retraction_grows_a_shared_table,
+        packed_columns_in_equal_shares,
+        frozen_kv_padding_is_stale,
+        multi_layer_rows_are_never_copied,
+        members_have_no_delta,
+        text_is_drafted_from,
+    )
+}
+"""Every cause by the name that entries use."""
+
+
+def predicts(name: str, scenario: Scenario, failure: Failure) -> bool:
+    """Whether this cause gives this failure; "" predicts nothing in particular and so everything."""
+    return not name or CAUSES[name](Situation(scenario, failure))
