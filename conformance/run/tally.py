@@ -156,7 +156,7 @@ class Tally:
 
 def _expected_by(scenario: Scenario, failures: Sequence[Failure], entries: Sequence[Known]) -> list[Known | None]:
     """The entry that expects each failure. A consequence (`follows`) is expected with its causes: with the failures
-    of the rule that it follows, in the same scenario, when each of them is, and when the cause predicts what is held."""
+    of the rule that it follows, in the same scenario, when each of them is, and the cause predicts what is held."""
     own = [match(failure, entries, scenario) for failure in failures]
     found = []
     for failure, known in zip(failures, own, strict=True):
