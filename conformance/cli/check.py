@@ -65,7 +65,7 @@ def check(
     checkout = checkout_of(path)
     if max_failures < 0:
         raise UsageError(f"--max-failures {max_failures}: must be 0 or more")
-    target = target_of(checkout, f"{path}")
+    target = target_of(checkout, str(path) if "/" in str(path) else f"./{path}")
     beside = _base_of(base or default_base(checkout) or "known", path)
     failed = _last_failed(out) if last_failed else ()
     settings = Settings(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 import platform
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ropecheck.conformance.cards.bugs import address
 from ropecheck.conformance.cards.shapes import SHAPES, STATES, about
 from ropecheck.conformance.cli import families as cli_families
 from ropecheck.conformance.cli.options import KNOWN, DeviceOption, KnownOption, TargetOption, console, target_for
@@ -78,9 +80,7 @@ def _table(rows: list[tuple[str, str]]) -> None:
 
 
 def explain(
-    name: Annotated[
-        str, typer.Argument(metavar="RULE|MODE|SHAPE|STATE", help="Id of a rule, a mode, a shape, a state.")
-    ],
+    name: Annotated[str, typer.Argument(metavar="RULE|MODE|SHAPE|STATE", help="Whatever a report names.")],
     known: KnownOption = KNOWN,
 ) -> None:
     """What a rule says or a mode reads, where it comes from, and what is known to break it; what a shape such as
@@ -107,6 +107,11 @@ def explain(
         out.print(f"{label:8}  {text}" if label else text, soft_wrap=True)
 
 
+def _addressed(bugs: Iterable[str]) -> str:
+    """Public bugs with their addresses."""
+    return ", ".join(f"{bug} ({address(bug)})" for bug in bugs)
+
+
 def _mode_explained(mode: Mode) -> list[tuple[str, str]]:
     lines = [("mode", mode.name), ("reads", mode.title)]
     for part in mode.parts:
@@ -119,7 +124,7 @@ def _mode_explained(mode: Mode) -> list[tuple[str, str]]:
     if mode.copies is not None:
         extra = f", and {mode.host_copies} for lengths on the host" if mode.host_copies else ""
         lines.append(("copies", f"at most {mode.copies[0]} for text, {mode.copies[1]} with media{extra}"))
-    lines += [("bugs", f"{rule}: {', '.join(bugs)}") for rule, bugs in mode.bugs.items()]
+    lines += [("bugs", f"{rule}: {_addressed(bugs)}") for rule, bugs in mode.bugs.items()]
     return lines
 
 
@@ -142,7 +147,7 @@ def _explained(rule: Rule, known_folder: Path) -> list[tuple[str, str]]:
     lines.append(("source", rule.source))
     module, _, _ = rule.stated.partition(":")
     lines.append(("stated", f"{module.replace('.', '/')}.py:{rule.line} ({rule.stated})"))
-    lines.append(("bugs", ", ".join(rule.bugs) or "none known"))
+    lines.append(("bugs", _addressed(rule.bugs) or "none known"))
     entries = [known for known in known_list.load(known_folder) if known.entry.rule == rule.id]
     for known in entries:
         entry = known.entry

@@ -25,7 +25,7 @@ from ropecheck.conformance.report import junit as report_junit
 from ropecheck.conformance.run.events import Listener
 from ropecheck.conformance.store.files import REPORTS
 from ropecheck.conformance.targets import registry as targets
-from ropecheck.conformance.targets.checkout import checkout_of
+from ropecheck.conformance.targets.checkout import checkout_of, target_of
 from ropecheck.conformance.targets.registry import Target
 
 ADAPTER = "ropecheck.adapters.sglang.worker"
@@ -80,10 +80,13 @@ def console() -> Console:
 
 
 def target_for(name: str, device: str) -> Target:
-    """Raises UsageError for an unknown device or target."""
+    """The target of that name, or the checkout of SGLang at a path (with a slash in it).
+
+    Raises UsageError for an unknown device or target.
+    """
     if device not in DEVICES:
         raise UsageError(f"unknown device {device!r}; known: {', '.join(DEVICES)}")
-    target = targets.find(name, device)
+    target = target_of(checkout_of(Path(name)), name) if "/" in name else targets.find(name, device)
     needs_packages(target)
     if target.source and not target.identity:
         return replace(target, identity=checkout_of(Path(target.source)).identity)

@@ -66,3 +66,14 @@ def test_without_torch_it_says_what_to_install(
     error = capsys.readouterr().err
     assert "needs torch and sglang" in error
     assert "--target reference" in error
+
+
+def test_a_path_is_a_target(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert cli.execute(["run", "--target", f"{tmp_path}/nowhere", "--out", str(tmp_path / "out")]) == 2
+    assert "no such folder" in capsys.readouterr().err
+    package = tmp_path / "engine" / "python" / "sglang"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    target = options.target_for(str(tmp_path / "engine"), "cpu")
+    assert target.source == str(tmp_path / "engine" / "python")
+    assert target.identity.startswith("no git: ")
