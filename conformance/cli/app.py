@@ -113,6 +113,9 @@ def run(
     known: KnownOption = KNOWN,
     corpus: CorpusOption = None,
     cover: CoverOption = False,
+    write_baseline: Annotated[
+        bool, typer.Option("--write-baseline", help="Keep what this run reaches as what the target must reach.")
+    ] = False,
 ) -> int:
     """Check a target: known failures' witnesses, then the phases."""
     chosen = target_for(target, device)
@@ -129,6 +132,7 @@ def run(
         limits=Limits(scenario=limit_for(time_limit)),
         known_folder=known,
         complete=not phase,
+        write_baseline=write_baseline,
     )
     return run_session(settings, [*reports_for(report, out), Terminal(console())]).exit_code
 

@@ -165,6 +165,10 @@ class Summary:
     """Rule -> [checked, failed]."""
     by_mode: dict[str, dict[str, int]] = field(default_factory=dict)
     """Rule -> mode (or what else it was asked about) -> checked."""
+    reached: dict[str, dict[str, set[str]]] = field(default_factory=dict)
+    """Phase -> rule -> modes in which it was asked there."""
+    below: tuple[str, ...] = ()
+    """What the target's baseline reaches and this run did not."""
     modes: dict[str, list[int]] = field(default_factory=dict)
     """Mode -> [forwards (or calls of a prompt-table builder) checked, failures]."""
     situations: dict[str, int] = field(default_factory=dict)
@@ -221,14 +225,14 @@ class Summary:
     @property
     def exit_code(self) -> int:
         """130 interrupted; 1 new, changed, stale or expired failure; 3 something could not run; 4 nothing was
-        checked; 0 all as expected."""
+        checked, or less than the target's baseline; 0 all as expected."""
         if self.interrupted:
             return 130
         if self.new or self.broken_entries:
             return 1
         if self.gave_up or self.totals.could_not_run:
             return 3
-        if not any(checked for checked, _ in self.rules.values()):
+        if self.below or not any(checked for checked, _ in self.rules.values()):
             return 4
         return 0
 

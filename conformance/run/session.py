@@ -24,6 +24,7 @@ from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.known.base import news
 from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.routes.verdict import judge as judge_route
+from ropecheck.conformance.run import baseline
 from ropecheck.conformance.run.base import Base
 from ropecheck.conformance.run.choice import EVERYTHING, Choice
 from ropecheck.conformance.run.events import (
@@ -94,6 +95,7 @@ class Settings:
     """Which scenarios and rules count."""
     most_new: int = 0
     """End the run after so many new findings; 0: never."""
+    write_baseline: bool = False
     complete: bool = True
     """Every default phase: what was never reached is worth a warning, once all shards are there."""
 
@@ -326,6 +328,25 @@ def refuse_illegal(where: str, scenario: Scenario, device: str) -> None:
         raise UsageError(f"{where}: not legal: {error}") from error
 
 
+def _measure(settings: Settings, runner: Runner) -> None:
+    """Compare what was reached with the target's baseline, or write it."""
+    summary, bound = runner.tally.summary, settings.options.bound
+    hello, device = summary.header.hello, settings.device
+    if settings.write_baseline:
+        runner.warn(f"baseline written: {baseline.write(summary, bound)}", loud=True)
+        return
+    known = baseline.load(hello.target, hello.version, device)
+    if known is None or settings.choice is not EVERYTHING or settings.base is not None:
+        return
+    phases = (phase.name for phase in settings.phases if settings.options.seed == 0 or phase.name not in baseline.DRAWN)
+    summary.below = baseline.missing(summary, phases, bound, known)
+    if summary.below:
+        names = "; ".join(summary.below)
+        runner.warn(
+            f"reached less than the baseline of {hello.target} {hello.version} ({len(summary.below)}): {names}", True
+        )
+
+
 def breaks_device(failure: Failure) -> bool:
     """Every try at a smaller witness would cost two starts of a worker."""
     return any(word in failure.message for word in protocol.BROKEN)
@@ -452,6 +473,8 @@ def run(settings: Settings, listeners: Iterable[Listener], warm: Pool[Plan | Cas
             runner.warn(line)
         for line in not_offered_lines(summary.not_offered):
             runner.warn(line)
+        if whole and not summary.stopped:
+            _measure(settings, runner)
         scope = summary.scope
         scope.of_shard = None if summary.totals.could_not_run else scope.certificate
         scope.certificate = scope.of_shard if settings.shard[1] == 1 else None  # it speaks of the whole bound

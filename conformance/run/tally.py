@@ -42,7 +42,9 @@ class Tally:
         totals.compare_ns += outcome.compare_ns
         for rule, checked in outcome.checked.items():
             summary.rules.setdefault(rule, [0, 0])[0] += checked
+        reached = summary.reached.setdefault(done.phase, {})
         for rule, modes in outcome.by_mode.items():
+            reached.setdefault(rule, set()).update(modes)
             seen_in = summary.by_mode.setdefault(rule, {})
             for mode, checked in modes.items():
                 seen_in[mode] = seen_in.get(mode, 0) + checked
