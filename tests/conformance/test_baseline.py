@@ -47,5 +47,5 @@ def test_another_phase_or_bound_is_not_compared(tmp_path: Path) -> None:
 
 def test_a_torn_baseline_is_one_line(tmp_path: Path) -> None:
     baseline.path_of("t", "1", "cpu", tmp_path).write_text("{")
-    with pytest.raises(UsageError, match="t-1-cpu.json: no readable baseline"):
+    with pytest.raises(UsageError, match=r"t-1-cpu\.json: no readable baseline"):
         baseline.load("t", "1", "cpu", tmp_path)
