@@ -401,6 +401,8 @@ class PromptTables(msgspec.Struct, frozen=True, tag="prompt_tables"):
     """The builder's qualified name."""
     kinds: tuple[int, ...] | None = None
     """Where the engine expanded the prompt itself: per token of it 0 text, 1 image, 2 video, 3 audio."""
+    hit: int | None = None
+    """Of two requests: tokens of the second that the engine's prefix cache serves from the first."""
 
 
 Result = Tables | States | Done | Raised | NotOffered | Counted | Rotated | PromptTables

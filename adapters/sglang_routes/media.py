@@ -34,13 +34,16 @@ class Message:
     """Each frame of a clip stands between timestamps."""
 
 
-def picture(grid: Grid, patch: int, seed: int) -> str:
-    """A data URL of a PNG whose pixels differ from another seed's."""
+def picture(grid: Grid, patch: int, seed: int | None) -> str:
+    """A data URL of a PNG whose pixels differ from another seed's; without one it is plain grey."""
     import numpy as np
     from PIL import Image
 
     _, h, w = grid
-    pixels = (np.arange(h * w * patch * patch * 3) * (seed * 2 + 1) % 251).astype(np.uint8)
+    size = h * w * patch * patch * 3
+    pixels = np.full(size, 128, np.uint8)
+    if seed is not None:
+        pixels = (np.arange(size) * (seed * 2 + 1) % 251).astype(np.uint8)
     file = io.BytesIO()
     Image.fromarray(pixels.reshape(h * patch, w * patch, 3)).save(file, "PNG")
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
@@ -75,7 +78,9 @@ def clip(decoder: Any, grid: Grid, patch: int, seconds: float, per_step: int) ->
     return Clip()
 
 
-def message(step: PromptTable, patch: int, per_step: int, marks: dict[str, str], decoder: Any) -> Message:
+def message(
+    step: PromptTable, patch: int, per_step: int, marks: dict[str, str], decoder: Any, plain: bool = False
+) -> Message:
     """The step's prompt as a client would write it. marks: kind -> the text that stands for an item of it."""
     markers = set(step.config.values())
     images, videos = iter(step.image_grids or ()), iter(step.video_grids or ())
@@ -87,7 +92,7 @@ def message(step: PromptTable, patch: int, per_step: int, marks: dict[str, str],
         written += _words(step.ids[0][at : item.start], markers) + marks[item.kind]
         number = len(sent[item.kind])
         if item.kind == "image":
-            sent["image"].append(picture(next(images), patch, number))
+            sent["image"].append(picture(next(images), patch, None if plain else number))
         else:
             sent["video"].append(clip(decoder, next(videos), patch, next(seconds), per_step))
         at = item.stop

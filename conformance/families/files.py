@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 
+from ropecheck.conformance.families import routes
 from ropecheck.conformance.families.case import Case, expected, step
 from ropecheck.conformance.families.layout import Segment
-from ropecheck.conformance.families.routes import PREFIX, ROUTES
 from ropecheck.conformance.families.torn import TEARS
 from ropecheck.conformance.scenario.legal import LARGEST, WIDEST
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.history import OutOfDomain
 from ropecheck.spec.rules import all_rules
 
-BUILDERS = ("rope_index", "processor", "offsets", *(PREFIX + route for route in ROUTES))
+BUILDERS = ("rope_index", "processor", "offsets", *routes.BUILDERS)
 TORN = ("", *TEARS)
 
 

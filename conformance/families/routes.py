@@ -15,3 +15,11 @@ ROUTES: dict[str, str] = {
     "transformers back end": "the processor of the Transformers back end",
 }
 """Name -> what it is."""
+
+TWICE = "two requests, "
+"""Before a route's name: two requests through it, with the prefix cache between them."""
+
+IDENTITY_ROUTES = ("client", "encoder apart", "processor output")
+
+BUILDERS = (*(PREFIX + route for route in ROUTES), *(PREFIX + TWICE + route for route in IDENTITY_ROUTES))
+"""What the builder of such a case may be."""

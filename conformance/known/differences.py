@@ -132,6 +132,8 @@ CONDITIONS: dict[str, Callable[[Case], bool]] = {
     "always": lambda case: True,
     "media": lambda case: bool(segments(case, "image", "video", "track")),
     "a video outlasts its frame": _outlasts,
+    "a picture on its side": lambda case: len({s.grid for s in segments(case, "image")}) > 1,
+    "a clip at two rates": lambda case: len({s.seconds for s in segments(case, "video")}) > 1,
     "a video": lambda case: bool(segments(case, "video")),
     "a batch of prompts": lambda case: len(case.prompts) > 1,
     "a track": lambda case: bool(segments(case, "track")),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ropecheck.conformance.families.case import Case, offered
 from ropecheck.conformance.families.cases import Prompt, film, picture, words
-from ropecheck.conformance.families.routes import PREFIX
+from ropecheck.conformance.families.routes import IDENTITY_ROUTES, PREFIX, TWICE
 from ropecheck.spec.families import FAMILIES
 
 IMAGE_ROUTES = ("client", "token prompt", "cache", "processor output", "embeddings", "encoder apart", "scheduler")
@@ -19,6 +19,29 @@ BACK_END = "transformers back end"
 
 DRIVEN = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "qwen4_exp", "cosmos3_omni")
 """Families whose processors can be built here."""
+
+
+PAIRED = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
+"""Families whose pairs of requests go through one prefix cache."""
+
+
+def pairs(family: str) -> Iterator[Case]:
+    """Two requests of equal tokens and equal pixels, plain grey, with columns that agree or do not."""
+    rule = "prefix.identity"
+
+    def case(name: str, route: str, first: Prompt, second: Prompt) -> Case:
+        return Case(f"{family}: {name} (two requests, {route})", family, (first, second), rule, PREFIX + TWICE + route)
+
+    flat = (words(2), picture(4, 6), words(3))
+    tall = (words(2), picture(6, 4), words(3))
+    for route in IDENTITY_ROUTES:
+        yield case("the same picture", route, flat, flat)
+        if route != "encoder apart":  # a vision tower would tell them apart, and none runs here
+            yield case("a picture on its side", route, flat, tall)
+    if family != "qwen3_vl":  # there the time of a frame is text, and the tokens differ
+        slow, fast = ((words(2), film(3, 2, 2, seconds), words(2)) for seconds in (1.0, 2.0))
+        yield case("the same clip", "encoder apart", slow, slow)
+        yield case("the clip at another rate", "encoder apart", slow, fast)
 
 
 def images() -> dict[str, Prompt]:
@@ -57,6 +80,8 @@ def routed(family: str) -> Iterator[Case]:
     if "video" in FAMILIES[family].kinds:
         yield from _of(family, videos(), VIDEO_ROUTES)
     yield from _of(family, images(), (BACK_END,))
+    if family in PAIRED:
+        yield from pairs(family)
 
 
 def _of(family: str, prompts: dict[str, Prompt], routes: tuple[str, ...]) -> Iterator[Case]:

@@ -14,6 +14,7 @@ from ropecheck.reference.prompt_tables import delta, prompt_table
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.families.prompt import Prompt, history_of
 from ropecheck.spec.history import History, OutOfDomain, Run, run_length
+from ropecheck.spec.prefix import agreeing, identity
 
 KINDS = ("text", "image", "video", "audio")
 LAYOUT = "families.route_layout"
@@ -21,6 +22,8 @@ LAYOUT = "families.route_layout"
 
 def judge(case: Case, result: protocol.Result) -> Outcome:
     """Every rule that a route's case checks."""
+    if isinstance(result, protocol.PromptTables) and result.hit is not None:
+        return judge_pair(case, result, result.hit)
     if not isinstance(result, protocol.PromptTables) or result.kinds is None:
         return of_builders.judge(case, result)
     history, problem = laid_out(case, result.kinds)
@@ -43,6 +46,19 @@ def judge(case: Case, result: protocol.Result) -> Outcome:
         failures.append(of_builders.failure(routed, "families.delta", "other value", message, difference))
     rules = {case.rule, LAYOUT, "families.delta", "families.dtype_and_shape", "families.text_rows_equal"}
     return of_builders.outcome(case, rules | {"families.table_width"}, failures)
+
+
+def judge_pair(case: Case, result: protocol.PromptTables, hit: int) -> Outcome:
+    """Of two requests: how much the second may use of what the first has cached. Their tables are judged elsewhere."""
+    first, second = (prompt_table(FAMILIES[case.family], laid.history).T.tolist() for laid in case.laid)
+    own, other = ([tuple(column) for column in table] for table in (second, first))
+    failures = []
+    if not identity(own, other, hit):
+        most = agreeing(own, other)
+        message = f"the second request is served {hit} of {len(own)} tokens; its columns agree for {most}"
+        difference = Difference(axis="hit", column=most, request=1, expected=most, observed=hit)
+        failures.append(of_builders.failure(case, "prefix.identity", "hit across other columns", message, difference))
+    return of_builders.outcome(case, {"prefix.identity"}, failures)
 
 
 def laid_out(case: Case, kinds: tuple[int, ...]) -> tuple[History, str]:

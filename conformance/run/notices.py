@@ -90,7 +90,7 @@ def unreached_lines(kinds: Mapping[str, Sequence[str]]) -> list[str]:
 
 def _needs(rule: Rule) -> str:
     """What a phase that checks the rule needs of a target."""
-    if rule.id == "families.route_layout":
+    if rule.id == "families.route_layout" or rule.topic == "prefix":
         return "routes"
     return "prompt_tables" if rule.topic == "families" else "forwards"
 
