@@ -262,6 +262,13 @@ class PromptTable(msgspec.Struct, frozen=True, tag="prompt_table"):
     processor's short cut for prompts whose only media are images, where it has one."""
 
 
+class Play(msgspec.Struct, frozen=True, tag="play"):
+    """Play a client's script on the engine's real scheduler."""
+
+    body: bytes
+    """msgpack of `ropecheck.adapters.play.Play`."""
+
+
 Step = (
     Submit
     | Open
@@ -276,6 +283,7 @@ Step = (
     | Cost
     | Rotary
     | PromptTable
+    | Play
 )
 
 
@@ -405,7 +413,13 @@ class PromptTables(msgspec.Struct, frozen=True, tag="prompt_tables"):
     """Of two requests: tokens of the second that the engine's prefix cache serves from the first."""
 
 
-Result = Tables | States | Done | Raised | NotOffered | Counted | Rotated | PromptTables
+class Played(msgspec.Struct, frozen=True, tag="played"):
+    """Answer to a Play: what happened, as `ropecheck.adapters.events` in NDJSON."""
+
+    trace: bytes
+
+
+Result = Played | Tables | States | Done | Raised | NotOffered | Counted | Rotated | PromptTables
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):

@@ -16,6 +16,7 @@ import os
 import sys
 import tempfile
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from ropecheck.adapters.sglang import absent_packages
@@ -58,8 +59,8 @@ def silence() -> None:
     logging.disable(logging.CRITICAL)
 
 
-def load(device: str) -> Any:
-    """Import torch and SGLang and publish a configuration. Returns the torch module.
+def load(device: str, imported: Callable[[], None] = lambda: None) -> Any:
+    """Import torch and SGLang and publish a configuration. Returns the torch module. `imported` is called in between.
 
     Errors: whatever the imports raise; the runner sees a worker that ended before its Hello.
     """
@@ -73,6 +74,7 @@ def load(device: str) -> Any:
     absent_packages.install()
     for module in CORE:
         importlib.import_module(module)
+    imported()
     publish_configuration()
     publish_process_groups()
     silence()  # imports may have installed their own handlers

@@ -37,6 +37,8 @@ from ropecheck.adapters.sglang import (
 from ropecheck.adapters.sglang.capabilities import Engine
 from ropecheck.adapters.sglang.imports import NotInstalled
 from ropecheck.adapters.sglang.meter import raised
+from ropecheck.adapters.sglang.scheduler import FAKED as SCHEDULER_FAKED
+from ropecheck.adapters.sglang.scheduler import hosts
 from ropecheck.adapters.sglang.state import Absent, JobState
 from ropecheck.adapters.sglang_families import handler as families
 from ropecheck.adapters.sglang_routes import routes, sources
@@ -54,6 +56,7 @@ FAKED: tuple[str, ...] = (
     *rotary.FAKED,
     *families.FAKED,
     *routes.FAKED,
+    *SCHEDULER_FAKED,
 )
 
 
@@ -62,6 +65,11 @@ def prompt_table(state: JobState, step: protocol.PromptTable) -> protocol.Result
     if step.builder.startswith(routes.PREFIX):
         return routes.drive(step, state.meter.call)
     return families.prompt_table(step, call=state.meter.call)
+
+
+def play(state: JobState, step: protocol.Play) -> Any:
+    """A client's script on the real scheduler, in a process of its own."""
+    return state.meter.call(hosts.play, step)
 
 
 HANDLERS: dict[type, Callable[[JobState, Any], Any]] = {
@@ -78,6 +86,7 @@ HANDLERS: dict[type, Callable[[JobState, Any], Any]] = {
     protocol.Cost: cost.cost,
     protocol.Rotary: rotary.rotate,
     protocol.PromptTable: prompt_table,
+    protocol.Play: play,
 }
 
 _DONE = protocol.Done()

@@ -27,6 +27,7 @@ import msgspec
 
 from ropecheck.adapters import protocol
 from ropecheck.adapters.sglang import absent_packages, boot
+from ropecheck.adapters.sglang.scheduler import hosts
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -52,7 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def load(device: str) -> Any:
     """Import the engine and find what it has. Raises ImportError."""
-    boot.load(device)
+    # A scheduler publishes a configuration of its own and runs unpatched code: its processes are forked before ours.
+    boot.load(device, hosts.fork if device == "cpu" else lambda: None)
     capabilities = importlib.import_module("ropecheck.adapters.sglang.capabilities")
     return capabilities.Engine()
 

@@ -13,7 +13,6 @@ from ropecheck.conformance.campaign.blocks import GENERATIONS, Block
 from ropecheck.conformance.corpus.store import Corpus
 from ropecheck.conformance.errors import GaveUp
 from ropecheck.conformance.known import failures as known_list
-from ropecheck.conformance.plan.planner import Plan
 from ropecheck.conformance.report.json_file import Report, build
 from ropecheck.conformance.results.gather import files_of
 from ropecheck.conformance.run import phases
@@ -21,7 +20,7 @@ from ropecheck.conformance.run.phases import Options
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.seat import Limits
 from ropecheck.conformance.run.session import Settings, pool_of, run
-from ropecheck.conformance.run.subject import CasePlan
+from ropecheck.conformance.run.subject import AnyPlan
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.store.files import Stored
 from ropecheck.conformance.targets import registry
@@ -73,7 +72,7 @@ class Station:
         self._limits = Limits(scenario=time_limit)
         self._workers = workers
         self._folder = Path(tempfile.mkdtemp(prefix="ropecheck-station-"))
-        self._pool: Pool[Plan | CasePlan] | None = None
+        self._pool: Pool[AnyPlan] | None = None
         self._serves = ("", "")
 
     def run(self, block: Block) -> Done:
@@ -127,7 +126,7 @@ class Station:
         shutil.rmtree(corpus.folder, ignore_errors=True)
         return tuple(found)
 
-    def _warm(self, settings: Settings) -> Pool[Plan | CasePlan]:
+    def _warm(self, settings: Settings) -> Pool[AnyPlan]:
         """Started workers of this target."""
         serves = (settings.target.name, settings.device)
         if self._pool is None or self._serves != serves:

@@ -18,6 +18,8 @@ from ropecheck.conformance.judge.outcome import Failure, TableView
 from ropecheck.conformance.known.base import OnBase
 from ropecheck.conformance.report.render import replay_command
 from ropecheck.conformance.run.events import Finding, Summary
+from ropecheck.conformance.run.subject import Subject
+from ropecheck.conformance.scripts.script import Script, told
 from ropecheck.spec.rules import all_rules
 
 
@@ -85,7 +87,7 @@ def card(finding: Finding, folded: Sequence[Finding], summary: Summary) -> Card:
     stated = all_rules().get(rule)
     form = shape(signature)
     bugs = dict.fromkeys((*(stated.bugs if stated else ()), *(form.bugs if form else ())))
-    state = None if isinstance(scenario, Case) else state_at(scenario, failure.step)
+    state = None if isinstance(scenario, Case | Script) else state_at(scenario, failure.step)
     tokens: tuple[str, ...] = ()
     if state is not None and failure.expected is not None and failure.expected.positions:
         owners = failure.expected.requests
@@ -106,9 +108,9 @@ def card(finding: Finding, folded: Sequence[Finding], summary: Summary) -> Card:
         says=form.says if form else "",
         usually=form.usually if form else "",
         bugs=tuple(Bug(name=bug, address=address(bug)) for bug in bugs),
-        operations=() if isinstance(scenario, Case) else operation_lines(scenario, failure.step),
+        operations=() if isinstance(scenario, Case | Script) else operation_lines(scenario, failure.step),
         requests=() if state is None else request_lines(state),
-        prompt=described(scenario) if isinstance(scenario, Case) else "",
+        prompt=_in_words(scenario),
         difference=failure.difference,
         expected=_compared(failure),
         observed=failure.observed,
@@ -125,6 +127,13 @@ def card(finding: Finding, folded: Sequence[Finding], summary: Summary) -> Card:
         replay=replay_command(header, finding.file),
         folded=tuple(_folded(one) for one in folded),
     )
+
+
+def _in_words(subject: Subject) -> str:
+    """A case's prompt or a script's actions; a scenario has its timeline."""
+    if isinstance(subject, Script):
+        return told(subject)
+    return described(subject) if isinstance(subject, Case) else ""
 
 
 def _compared(failure: Failure) -> TableView | None:

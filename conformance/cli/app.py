@@ -23,6 +23,7 @@ from ropecheck.conformance.cli import known as cli_known
 from ropecheck.conformance.cli import look as cli_look
 from ropecheck.conformance.cli import report as cli_report
 from ropecheck.conformance.cli import targets as cli_targets
+from ropecheck.conformance.cli import trace as cli_trace
 from ropecheck.conformance.cli import vectors as cli_vectors
 from ropecheck.conformance.cli.config import defaults
 from ropecheck.conformance.cli.options import (
@@ -53,7 +54,7 @@ from ropecheck.conformance.run.seat import Limits
 from ropecheck.conformance.run.session import Settings, refuse_illegal
 from ropecheck.conformance.run.session import run as run_session
 from ropecheck.conformance.run.subject import Subject
-from ropecheck.conformance.store.files import Stored, StoredCase
+from ropecheck.conformance.store.files import AnyStored, Stored, subject_of
 from ropecheck.conformance.store.find import find_scenario
 from ropecheck.conformance.targets.pip_overlay import ProvisionError
 from ropecheck.conformance.targets.registry import DEFAULT
@@ -86,6 +87,7 @@ def main(
 
 app.add_typer(cli_known.app, name="known")
 app.add_typer(cli_vectors.app, name="vectors")
+app.add_typer(cli_trace.app, name="trace")
 app.add_typer(cli_look.list_app, name="list")
 app.add_typer(cli_report.app, name="report")
 app.add_typer(cli_corpus.app, name="corpus")
@@ -205,8 +207,8 @@ def replay(
     return run_session(settings, [*reports_for("json", folder), Terminal(console(), full=True)]).exit_code
 
 
-def _phase_of(stored: Sequence[Stored | StoredCase]) -> Phase:
-    scenarios: list[Subject] = [one.case if isinstance(one, StoredCase) else one.scenario for one in stored]
+def _phase_of(stored: Sequence[AnyStored]) -> Phase:
+    scenarios: list[Subject] = [subject_of(one) for one in stored]
     return Phase(name="replay", summary="", drive=lambda driver: driver.check_all(scenarios, total=len(scenarios)))
 
 

@@ -32,7 +32,7 @@ from ropecheck.conformance.run.seat import Limits
 from ropecheck.conformance.run.session import Settings, verdict_of
 from ropecheck.conformance.run.session import run as run_session
 from ropecheck.conformance.run.subject import Subject
-from ropecheck.conformance.store.files import StoredCase, read_any
+from ropecheck.conformance.store.files import read_any, subject_of
 from ropecheck.conformance.targets import registry as targets
 from ropecheck.conformance.targets.checkout import at_commit, checkout_of, default_base, release_of, target_of
 from ropecheck.conformance.targets.registry import Target
@@ -125,7 +125,7 @@ def _last_failed(out: Path) -> list[Subject]:
     found = [read_any(path) for path in sorted((out / "failures").glob("*.json"))]
     if not found:
         raise UsageError(f"--last-failed: nothing failed in {out}")
-    return [one.case if isinstance(one, StoredCase) else one.scenario for one in found]
+    return [subject_of(one) for one in found]
 
 
 def _rules(names: list[str] | tuple[str, ...]) -> frozenset[str]:

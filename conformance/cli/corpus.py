@@ -14,7 +14,7 @@ from ropecheck.conformance.corpus.store import Corpus
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.run.tally import size_of
-from ropecheck.conformance.store.files import StoredCase, read_any
+from ropecheck.conformance.store.files import read_any, subject_of
 
 app = typer.Typer(help="Scenarios worth keeping, named by their content.", no_args_is_help=True)
 
@@ -29,7 +29,7 @@ def add(
     """Keep scenarios: files, a run's failures, another corpus. Any number of writers may add at a time."""
     kept = Corpus(corpus)
     files = [file for path in what for file in _files(path)]
-    subjects = [one.case if isinstance(one, StoredCase) else one.scenario for one in map(read_any, files)]
+    subjects = [subject_of(read_any(file)) for file in files]
     try:
         new = sum(kept.add(subject) for subject in subjects)
         for path in what:

@@ -20,6 +20,7 @@ from ropecheck.conformance.cli.options import (
     target_for,
 )
 from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.known.failures import Entry
 from ropecheck.conformance.report.terminal import Terminal
@@ -27,7 +28,7 @@ from ropecheck.conformance.run.events import Summary
 from ropecheck.conformance.run.seat import Limits
 from ropecheck.conformance.run.session import Settings
 from ropecheck.conformance.run.session import run as run_session
-from ropecheck.conformance.store.files import read_stored
+from ropecheck.conformance.store.files import read_any, subject_of
 from ropecheck.conformance.targets.registry import DEFAULT
 from ropecheck.conformance.versions import numbered
 
@@ -89,7 +90,10 @@ def add(
 ) -> None:
     """Add the failures of a stored file to the list, one entry each. Consequences are expected with their causes and
     get no entry."""
-    stored = read_stored(file)
+    stored = read_any(file)
+    subject = subject_of(stored)
+    if isinstance(subject, Case):
+        raise UsageError(f"{file}: a prompt-table case; its differences stand in data/families.toml")
     causes = (failure for failure in stored.failures if not failure.follows)
     keys = sorted({failure.key for failure in causes if rule in ("", failure.rule)})
     if not keys:
@@ -119,10 +123,10 @@ def add(
             link=link,
             first_seen=datetime.date.today(),
             expires=until,
-            witness=f"{stored.scenario.id}.json",
+            witness=f"{subject.id}.json",
             shows=numbers[key],
         )
-        console().print(f"added {known_list.add(known, entry, stored.scenario)}", soft_wrap=True)
+        console().print(f"added {known_list.add(known, entry, subject)}", soft_wrap=True)
 
 
 def _replay(target: str, device: str, time_limit: float, known: Path) -> Summary:

@@ -21,7 +21,7 @@ import msgspec
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.run.subject import Subject
 from ropecheck.conformance.run.tally import size_of
-from ropecheck.conformance.store.files import StoredCase, pretty, read_any
+from ropecheck.conformance.store.files import pretty, read_any, subject_of
 
 DEFAULT = Path(".ropecheck") / "corpus"
 
@@ -56,7 +56,7 @@ class Corpus:
                 if not path.exists():  # removed by a minimisation meanwhile
                     continue
                 raise
-            subject: Subject = stored.case if isinstance(stored, StoredCase) else stored.scenario
+            subject: Subject = subject_of(stored)
             if subject.id != id:
                 raise UsageError(f"{path}: its content has id {subject.id}; add it again with `ropecheck corpus add`")
             yield subject

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ropecheck.conformance.judge.outcome import Failure
+from ropecheck.conformance.known.script_causes import SCRIPT_CAUSES
 from ropecheck.conformance.scenario.forward import expected_of
 from ropecheck.conformance.scenario.lifecycle import apply
 from ropecheck.conformance.scenario.operations import Build, Operation, Reschedule, Retract, Scenario, Turn
+from ropecheck.conformance.scripts.script import Script
 from ropecheck.reference.requests import Request, State, line_of
 from ropecheck.reference.timeline import run_lengths
 from ropecheck.spec.history import History
@@ -247,6 +249,15 @@ CAUSES: Mapping[str, Cause] = {
 """Every cause by the name that entries use."""
 
 
-def predicts(name: str, scenario: Scenario, failure: Failure) -> bool:
+def known_cause(name: str) -> bool:
+    """Whether there is a cause of that name, of scenarios or of scripts."""
+    return name in CAUSES or name in SCRIPT_CAUSES
+
+
+def predicts(name: str, scenario: Scenario | Script, failure: Failure) -> bool:
     """Whether this cause gives this failure; "" predicts nothing in particular and so everything."""
-    return not name or CAUSES[name](Situation(scenario, failure))
+    if not name:
+        return True
+    if isinstance(scenario, Script):
+        return name in SCRIPT_CAUSES and SCRIPT_CAUSES[name](scenario, failure)
+    return name in CAUSES and CAUSES[name](Situation(scenario, failure))

@@ -18,10 +18,12 @@ import msgspec
 from ropecheck.conformance.errors import UsageError, meant
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.judge.outcome import Failure, Outcome
-from ropecheck.conformance.known.causes import CAUSES, predicts
+from ropecheck.conformance.known.causes import CAUSES, known_cause, predicts
 from ropecheck.conformance.known.differences import Difference
+from ropecheck.conformance.known.script_causes import SCRIPT_CAUSES
 from ropecheck.conformance.scenario.operations import Scenario
-from ropecheck.conformance.store.files import pretty, read_scenario, write_atomic
+from ropecheck.conformance.scripts.script import Script
+from ropecheck.conformance.store.files import pretty, read_any, subject_of, write_atomic
 from ropecheck.conformance.versions import parse_range, within
 from ropecheck.spec.aliases import todays
 from ropecheck.spec.rules import all_rules
@@ -64,7 +66,7 @@ class Known(msgspec.Struct, frozen=True):
 
     path: Path
     entry: Entry
-    witness: Scenario
+    witness: Scenario | Script
 
     @property
     def name(self) -> str:
@@ -126,13 +128,20 @@ def _read(path: Path) -> Known:
         raise UsageError(f"{path}: an entry stands for one failure; wildcards are not allowed")
     if entry.rule not in all_rules():
         raise UsageError(f"{path}: unknown rule {entry.rule!r}{meant(entry.rule, all_rules())}")
-    if entry.cause and entry.cause not in CAUSES:
-        raise UsageError(f"{path}: unknown cause {entry.cause!r}{meant(entry.cause, CAUSES)}")
+    if entry.cause and not known_cause(entry.cause):
+        raise UsageError(f"{path}: unknown cause {entry.cause!r}{meant(entry.cause, (*CAUSES, *SCRIPT_CAUSES))}")
     try:
         parse_range(entry.versions)
     except ValueError as error:
         raise UsageError(f"{path}: versions: {error}") from error
-    return Known(path, entry, read_scenario(path.parent / entry.witness))
+    return Known(path, entry, _witness(path.parent / entry.witness))
+
+
+def _witness(path: Path) -> Scenario | Script:
+    subject = subject_of(read_any(path))
+    if isinstance(subject, Case):
+        raise UsageError(f"{path}: a prompt-table case, not a scenario or a script")
+    return subject
 
 
 def applying(entries: Iterable[Known], target: str, version: str, device: str) -> tuple[Known, ...]:
@@ -194,7 +203,7 @@ def check_difference(entry: Difference, case: Case, outcome: Outcome, target: st
     return Check(entry, "stale", f"its witness {case.name!r} passes: the difference is gone, remove the entry")
 
 
-def match(failure: Failure, entries: Iterable[Known], scenario: Scenario | None = None) -> Known | None:
+def match(failure: Failure, entries: Iterable[Known], scenario: Scenario | Script | None = None) -> Known | None:
     """The entry that expects this failure: its shape, and in this scenario its cause."""
     for known in entries:
         if known.entry.key == failure.key and (scenario is None or predicts(known.entry.cause, scenario, failure)):
@@ -202,7 +211,7 @@ def match(failure: Failure, entries: Iterable[Known], scenario: Scenario | None 
     return None
 
 
-def add(folder: Path, entry: Entry, witness: Scenario) -> Path:
+def add(folder: Path, entry: Entry, witness: Scenario | Script) -> Path:
     """Write an entry and its witness; returns the entry's path. Raises UsageError when it is there already."""
     path = folder / f"{_slug(f'{entry.target} {entry.rule} {entry.mode} {entry.signature}')}.toml"
     if path.exists():

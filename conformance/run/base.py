@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterable
 from ropecheck.adapters import protocol
 from ropecheck.conformance.errors import GaveUp
 from ropecheck.conformance.judge.outcome import Outcome
-from ropecheck.conformance.plan.planner import Plan
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.seat import Reply
-from ropecheck.conformance.run.subject import CasePlan
+from ropecheck.conformance.run.subject import AnyPlan
 
-Planned = Plan | CasePlan
+Planned = AnyPlan
 Verdict = Callable[[Planned, Reply], Outcome]
 
 

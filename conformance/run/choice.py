@@ -11,6 +11,7 @@ from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.plan.planner import plan
 from ropecheck.conformance.run.subject import Subject
+from ropecheck.conformance.scripts.script import Script
 from ropecheck.spec.history import OutOfDomain
 
 
@@ -56,6 +57,8 @@ def modes_of(scenario: Subject) -> frozenset[str]:
     """The forward modes that a scenario runs, as the protocol calls them."""
     if isinstance(scenario, Case):
         return frozenset({scenario.mode})
+    if isinstance(scenario, Script):
+        return frozenset({"scheduler"})
     try:
         steps = plan(scenario).job.steps
     except OutOfDomain:

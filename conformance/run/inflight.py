@@ -14,7 +14,7 @@ import msgspec
 
 from ropecheck.conformance.errors import UsageError, naming
 from ropecheck.conformance.run.subject import Subject
-from ropecheck.conformance.store.files import StoredCase, read_any
+from ropecheck.conformance.store.files import read_any, subject_of
 
 _START_BYTES = 1 << 14
 
@@ -30,7 +30,7 @@ def rescue(out: Path) -> list[Path]:
             continue
         try:
             stored = read_any(path)
-            name = f"{(stored.case if isinstance(stored, StoredCase) else stored.scenario).id}.json"
+            name = f"{subject_of(stored).id}.json"
         except UsageError:
             name = f"{path.stem}-{hashlib.sha256(path.read_bytes()).hexdigest()[:12]}.json"
         (out / "unfinished").mkdir(exist_ok=True)

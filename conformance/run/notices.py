@@ -9,6 +9,7 @@ from ropecheck.conformance.families.case import TARGETS, offered
 from ropecheck.conformance.known.failures import Known
 from ropecheck.conformance.run.events import Header, Summary
 from ropecheck.conformance.scenario.forward import situations_of
+from ropecheck.conformance.scripts.servers import made
 from ropecheck.conformance.versions import newer_than_known, numbered
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.modes import all_modes
@@ -75,6 +76,9 @@ def unreached(summary: Summary, asked: Container[str]) -> dict[str, tuple[str, .
         "situations never reached": tuple(
             name for name in expected_situations() if "forwards" in asked and not summary.situations.get(name)
         ),
+        "modes that the scheduler never made": tuple(
+            mode for mode in made() if "scheduler" in asked and not summary.modes.get(f"scheduler.{mode}", [0])[0]
+        ),
         ROUTES: tuple(
             f"{name} ({what})"
             for name, what in summary.header.hello.routes.items()
@@ -92,6 +96,8 @@ def _needs(rule: Rule) -> str:
     """What a phase that checks the rule needs of a target."""
     if rule.id == "families.route_layout" or rule.topic == "prefix":
         return "routes"
+    if rule.topic == "schedule":
+        return "scheduler"
     return "prompt_tables" if rule.topic == "families" else "forwards"
 
 

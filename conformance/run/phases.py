@@ -177,6 +177,13 @@ def _sizes(driver: Driver) -> None:
     driver.check_all(scenarios, total=len(scenarios))
 
 
+def _scheduler(driver: Driver) -> None:
+    from ropecheck.conformance.scripts.chosen import all_scripts
+
+    scripts = all_scripts()
+    driver.check_all(scripts, total=len(scripts))
+
+
 def _fuzz(driver: Driver) -> None:
     """Both generators in turn, seed after seed, until the time is up or something new is found."""
     from ropecheck.conformance.scenarios.random import random_scenarios, stateful_scenarios
@@ -251,6 +258,15 @@ register(Phase(name="hypothesis", summary="large and odd scenarios, drawn at ran
 register(Phase(name="stateful", summary="a state machine over requests and sessions", drive=_stateful))
 register(Phase(name="families", summary="prompt tables of every model family", drive=_families, needs="prompt_tables"))
 register(Phase(name="routes", summary="from a request's media to the scheduler's table", drive=_routes, needs="routes"))
+register(
+    Phase(
+        name="scheduler",
+        summary="clients' scripts on the engine's real scheduler",
+        drive=_scheduler,
+        devices=("cpu",),
+        needs="scheduler",
+    )
+)
 register(Phase(name="sizes", summary="sizes at which GPU kernels break", drive=_sizes, devices=("cuda",)))
 register(Phase(name="corpus", summary="scenarios that were kept", drive=_corpus, default=False, accepts=_has_corpus))
 register(Phase(name="guided", summary="random scenarios that follow what they reach", drive=_guided, default=False))

@@ -45,13 +45,16 @@ from ropecheck.conformance.run.notices import ROUTES, before_run, not_offered_li
 from ropecheck.conformance.run.phases import Options, Phase
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.seat import Doubted, Limits, Reply
-from ropecheck.conformance.run.subject import CasePlan, Subject, plan_case
+from ropecheck.conformance.run.subject import AnyPlan, CasePlan, ScriptPlan, Subject, plan_of
 from ropecheck.conformance.run.tally import Tally
 from ropecheck.conformance.run.trace import Passing, trace, traced_job
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.random.shrink import shrink
+from ropecheck.conformance.scripts.script import Script
+from ropecheck.conformance.scripts.shrink import shrink_script
 from ropecheck.conformance.store.files import claimed, clear_failures, clear_reports, reserved
 from ropecheck.conformance.targets.registry import Target
+from ropecheck.conformance.trace.verdict import judge_script
 from ropecheck.conformance.version import spec_hash, suite_version
 from ropecheck.conformance.versions import released
 from ropecheck.spec.history import OutOfDomain
@@ -107,9 +110,7 @@ class Enough(Exception):
 class Runner:
     """The driver that phases see, and the emitter of events."""
 
-    def __init__(
-        self, settings: Settings, pool: Pool[Plan | CasePlan], header: Header, listeners: Iterable[Listener]
-    ) -> None:
+    def __init__(self, settings: Settings, pool: Pool[AnyPlan], header: Header, listeners: Iterable[Listener]) -> None:
         self.options = settings.options
         self.tally = Tally(header)
         self.scope: Scope = self.tally.summary.scope
@@ -200,9 +201,15 @@ class Runner:
                 continue
             if breaks_device(finding.failure) or isinstance(finding.scenario, Case):
                 continue
-            shrunk, failure = shrink(finding.scenario, finding.key, self._quietly, min(left, SHRINK_ONE))
+            smaller: Scenario | Script
+            if isinstance(finding.scenario, Script):
+                smaller, failure = shrink_script(finding.scenario, finding.key, self._quietly, min(left, SHRINK_ONE))
+                if failure is not None:
+                    self.tally.shrunk(finding, smaller, failure)
+                continue
+            smaller, failure = shrink(finding.scenario, finding.key, self._quietly, min(left, SHRINK_ONE))
             if failure is not None:
-                self.tally.shrunk(finding, shrunk, failure)
+                self.tally.shrunk(finding, smaller, failure)
 
     def trace(self) -> None:
         """Find out which engine functions ran for each finding that is no consequence."""
@@ -220,7 +227,7 @@ class Runner:
             return (planned, answer) if isinstance(answer, protocol.Answer) else None
         raise AssertionError("the pool answers every plan")
 
-    def _quietly(self, scenario: Scenario) -> Outcome:
+    def _quietly(self, scenario: Scenario | Script) -> Outcome:
         """A scenario's outcome, outside all counts."""
         for planned, answer in self._pool.answers(self._plans([scenario])):
             outcome = verdict_of(planned, answer)
@@ -281,15 +288,15 @@ class Runner:
             if key not in seen
         ]
 
-    def _plans(self, scenarios: Iterable[Subject]) -> Iterator[Plan | CasePlan]:
+    def _plans(self, scenarios: Iterable[Subject]) -> Iterator[AnyPlan]:
         for scenario in scenarios:
             try:
-                planned = plan_case(scenario) if isinstance(scenario, Case) else plan(scenario, self._device)
+                ready = plan_of(scenario, self._device)
             except OutOfDomain as error:
                 raise UsageError(f"scenario {scenario.name} ({scenario.id}) is not legal: {error}") from error
             if self._base is not None:
-                self._base.want(planned)
-            yield planned
+                self._base.want(ready)
+            yield ready
 
     def replay_known(self, today: datetime.date) -> None:
         """Witnesses first: what an entry says must still be so."""
@@ -320,10 +327,10 @@ class Runner:
         self._run(self._fresh(witnesses), checked)
 
 
-def refuse_illegal(where: str, scenario: Scenario, device: str) -> None:
+def refuse_illegal(where: str, scenario: Scenario | Script, device: str) -> None:
     """Raises UsageError, naming the file `where` the scenario was read from, for one that cannot be planned."""
     try:
-        plan(scenario, device)
+        plan_of(scenario, device)
     except OutOfDomain as error:
         raise UsageError(f"{where}: not legal: {error}") from error
 
@@ -352,7 +359,7 @@ def breaks_device(failure: Failure) -> bool:
     return any(word in failure.message for word in protocol.BROKEN)
 
 
-def verdict_of(planned: Plan | CasePlan, answer: Reply) -> Outcome:
+def verdict_of(planned: AnyPlan, answer: Reply) -> Outcome:
     """The verdict, or why there is none. A bug of the suite's own is never an engine failure."""
     scenario = planned.scenario
     if isinstance(answer, Unrun):
@@ -361,6 +368,9 @@ def verdict_of(planned: Plan | CasePlan, answer: Reply) -> Outcome:
         outcome = verdict_of(planned, answer.answer)
         return msgspec.structs.replace(outcome, unrun=(*outcome.unrun, answer.why))
     try:
+        if isinstance(planned, ScriptPlan):
+            outcome = judge_script(planned.scenario, answer.results[0])
+            return msgspec.structs.replace(outcome, engine_ns=answer.engine_ns)
         if isinstance(planned, CasePlan):
             routed = planned.scenario.builder.startswith(PREFIX)
             verdict = judge_route if routed else judge_case
@@ -372,7 +382,7 @@ def verdict_of(planned: Plan | CasePlan, answer: Reply) -> Outcome:
         return Outcome(scenario=scenario.id, name=scenario.name, unrun=(why,))
 
 
-def pool_of(settings: Settings, warn: Callable[[str], None] = lambda message: None) -> Pool[Plan | CasePlan]:
+def pool_of(settings: Settings, warn: Callable[[str], None] = lambda message: None) -> Pool[AnyPlan]:
     """A run's workers, not started yet."""
     return Pool(
         replace(settings.target, env={**settings.target.env, COVER: "1"}) if settings.cover else settings.target,
@@ -384,7 +394,7 @@ def pool_of(settings: Settings, warn: Callable[[str], None] = lambda message: No
     )
 
 
-def run(settings: Settings, listeners: Iterable[Listener], warm: Pool[Plan | CasePlan] | None = None) -> Summary:
+def run(settings: Settings, listeners: Iterable[Listener], warm: Pool[AnyPlan] | None = None) -> Summary:
     """Do a run and return its summary; listeners have written their reports by then. warm: a started pool of the same
     target and device, which the run uses and leaves as it is.
 

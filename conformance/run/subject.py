@@ -1,15 +1,20 @@
-"""What a run checks: a scenario of forwards, or one call of a prompt-table builder. Both have an id, a name and a
-family, travel as one job, and are stored and replayed alike."""
+"""What a run checks: a scenario of forwards, one call of a prompt-table builder, or a client's script for a scheduler.
+All have an id, a name and a family, travel as one job, and are stored and replayed alike."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from ropecheck.adapters import protocol
 from ropecheck.conformance.families.case import Case, step
+from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.scenario.operations import Scenario
+from ropecheck.conformance.scripts.plan import play_of
+from ropecheck.conformance.scripts.script import Script
 
-Subject = Scenario | Case
+Subject = Scenario | Case | Script
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +28,28 @@ class CasePlan:
 def plan_case(case: Case) -> CasePlan:
     """One job of one step, so that a crash costs one case. Raises OutOfDomain for a case that cannot be laid out."""
     return CasePlan(case, protocol.Job(case.id, (step(case),)))
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptPlan:
+    """A script and the job that it is."""
+
+    scenario: Script
+    job: protocol.Job
+
+
+AnyPlan = Plan | CasePlan | ScriptPlan
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def plan_script(script: Script) -> ScriptPlan:
+    """One job of one step. Raises OutOfDomain for a script that cannot be played."""
+    return ScriptPlan(script, protocol.Job(script.id, (protocol.Play(_encoder.encode(play_of(script))),)))
+
+
+def plan_of(subject: Subject, device: str) -> AnyPlan:
+    """The job of anything that can be checked. Raises OutOfDomain."""
+    if isinstance(subject, Script):
+        return plan_script(subject)
+    return plan_case(subject) if isinstance(subject, Case) else plan(subject, device)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,8 @@ from ropecheck.conformance.known.failures import Known, match
 from ropecheck.conformance.run.events import MAX_UNRUN, Finding, Header, ScenarioDone, Summary
 from ropecheck.conformance.run.subject import Subject
 from ropecheck.conformance.scenario.operations import Build, Scenario, Submit, Turn
-from ropecheck.conformance.store.files import Stored, StoredCase, pretty, write_atomic
+from ropecheck.conformance.scripts.script import Script, size_of_script
+from ropecheck.conformance.store.files import AnyStored, Stored, StoredCase, StoredScript, pretty, write_atomic
 
 
 class Tally:
@@ -126,7 +127,7 @@ class Tally:
         if before and before != finding.file and all(other.file != before for other in self.summary.findings):
             (self._folder.parent / before).unlink(missing_ok=True)
 
-    def shrunk(self, finding: Finding, scenario: Scenario, failure: Failure) -> None:
+    def shrunk(self, finding: Finding, scenario: Scenario | Script, failure: Failure) -> None:
         """A smaller witness of a finding has been found."""
         finding.found = finding.found or finding.size
         finding.scenario, finding.failure, finding.size = scenario, failure, size_of(scenario)
@@ -139,7 +140,13 @@ class Tally:
 
     def _write(self, scenario: Subject, failures: tuple[Failure, ...], unrun: tuple[Unrun, ...]) -> str:
         header = self.summary.header
-        make = partial(StoredCase, case=scenario) if isinstance(scenario, Case) else partial(Stored, scenario=scenario)
+        make: Callable[..., AnyStored]
+        if isinstance(scenario, Script):
+            make = partial(StoredScript, script=scenario)
+        elif isinstance(scenario, Case):
+            make = partial(StoredCase, case=scenario)
+        else:
+            make = partial(Stored, scenario=scenario)
         stored = make(
             target=header.target,
             engine=header.hello.target,
@@ -156,7 +163,9 @@ class Tally:
         return str(Path("failures") / f"{scenario.id}.json")
 
 
-def _expected_by(scenario: Scenario, failures: Sequence[Failure], entries: Sequence[Known]) -> list[Known | None]:
+def _expected_by(
+    scenario: Scenario | Script, failures: Sequence[Failure], entries: Sequence[Known]
+) -> list[Known | None]:
     """The entry that expects each failure. A consequence (`follows`) is expected with its causes: with the failures
     of the rule that it follows, in the same scenario, when each of them is, and the cause predicts what is held."""
     own = [match(failure, entries, scenario) for failure in failures]
@@ -185,6 +194,8 @@ def size_of(scenario: Subject) -> tuple[int, int, str]:
             t, h, w = segment.grid or (0, 0, 0)
             tokens += segment.tokens + segment.features + t * h * w
         return len(segments), tokens, scenario.id
+    if isinstance(scenario, Script):
+        return size_of_script(scenario)
     for op in scenario.ops:
         if isinstance(op, Submit | Turn):
             for run in op.prompt:

@@ -20,6 +20,8 @@ from ropecheck.conformance.judge.outcome import Failure, Unrun
 from ropecheck.conformance.scenario.legal import refuse_nonsense
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenario.upgrade import upgraded
+from ropecheck.conformance.scripts import legal
+from ropecheck.conformance.scripts.script import Script
 from ropecheck.spec.history import OutOfDomain
 
 
@@ -49,6 +51,33 @@ class StoredCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seed: int = 0
     failures: tuple[Failure, ...] = ()
     unrun: tuple[Unrun, ...] = ()
+
+
+class StoredScript(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """OUT/failures/ID.json of a client's script; the fields of `Stored`."""
+
+    script: Script
+    target: str
+    engine: str = ""
+    version: str
+    device: str
+    seed: int = 0
+    failures: tuple[Failure, ...] = ()
+    unrun: tuple[Unrun, ...] = ()
+
+
+AnyStored = Stored | StoredCase | StoredScript
+
+
+def subject_of(stored: AnyStored) -> Scenario | Case | Script:
+    """What a stored failure is about."""
+    match stored:
+        case StoredCase(case=case):
+            return case
+        case StoredScript(script=script):
+            return script
+        case Stored(scenario=scenario):
+            return scenario
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -107,13 +136,14 @@ def read_stored(path: Path) -> Stored:
     Raises UsageError naming file and field.
     """
     stored = read_any(path)
-    if isinstance(stored, StoredCase):
-        raise UsageError(f"{path}: a prompt-table case, not a scenario of forwards")
+    if not isinstance(stored, Stored):
+        kind = "a prompt-table case" if isinstance(stored, StoredCase) else "a client's script"
+        raise UsageError(f"{path}: {kind}, not a scenario of forwards")
     return stored
 
 
-def read_any(path: Path) -> Stored | StoredCase:
-    """The same, of a scenario or of a prompt-table case. Raises UsageError naming file and field."""
+def read_any(path: Path) -> AnyStored:
+    """The same, of a scenario, a prompt-table case or a client's script. Raises UsageError naming file and field."""
     try:
         raw = msgspec.json.decode(path.read_bytes())
     except OSError as error:
@@ -126,6 +156,8 @@ def read_any(path: Path) -> Stored | StoredCase:
     try:
         if "case" in raw or "prompts" in raw:
             return _read_case(path, raw)
+        if "script" in raw or "actions" in raw:
+            return _read_script(path, raw)
         if "scenario" in raw:
             stored = msgspec.convert(raw, Stored)
             _refuse_unknown_fields(raw["scenario"], stored.scenario, "$.scenario")
@@ -162,6 +194,21 @@ def _read_case(path: Path, raw: dict[str, Any]) -> StoredCase:
     problem = problem_of(stored.case)
     if problem:
         raise UsageError(f"{path}: {problem}")
+    return stored
+
+
+def _read_script(path: Path, raw: dict[str, Any]) -> StoredScript:
+    """Raises msgspec.ValidationError for a wrong type, UsageError for a wrong value."""
+    if "script" in raw:
+        stored = msgspec.convert(raw, StoredScript)
+        _refuse_unknown_fields(raw["script"], stored.script, "$.script")
+    else:
+        stored = StoredScript(script=msgspec.convert(raw, Script), target="", version="", device="")
+        _refuse_unknown_fields(raw, stored.script, "$")
+    try:
+        legal.check(stored.script)
+    except OutOfDomain as error:
+        raise UsageError(f"{path}: {error}") from error
     return stored
 
 

@@ -53,7 +53,7 @@ def builtin() -> tuple[Target, ...]:
             name="sglang",
             argv=(sys.executable, "-m", "ropecheck.adapters.sglang.worker"),
             devices=("cpu", "cuda"),
-            offers=("forwards", "prompt_tables", "routes"),
+            offers=("forwards", "prompt_tables", "routes", "scheduler"),
             note="the SGLang installed in this Python",
         ),
         Target(

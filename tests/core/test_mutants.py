@@ -18,7 +18,7 @@ from ropecheck.spec.rules import all_rules
 from tests.core.caught import CAUGHT
 from tests.core.support import outcome
 
-ELSEWHERE = ("families.", "cost.synchronisations")
+ELSEWHERE = ("families.", "schedule.", "cost.synchronisations")
 """Rules of another phase, and of a device that is not here."""
 
 

@@ -129,7 +129,8 @@ def test_an_unknown_form_is_one_line(capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.engine
 def test_the_script_shows_a_known_bug_by_itself(tmp_path: Path) -> None:
     entry = next(known for known in known_list.load() if known.rule == "retraction.table")
-    witness: Scenario = entry.witness
+    witness = entry.witness
+    assert isinstance(witness, Scenario)
     assert cli.execute(["export", witness.id, "--to", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
     (file,) = tmp_path.glob("*.py")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

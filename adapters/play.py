@@ -1,0 +1,80 @@
+"""What a scheduler host is told: how to start the server, and what its client does, with every number resolved.
+
+Conventions as in `protocol`: an adapter hands the numbers over and never computes a position.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ropecheck.adapters import events
+
+
+class Server(msgspec.Struct, frozen=True):
+    """A way to start the engine's server. Two of one name are the same."""
+
+    name: str
+    arguments: dict[str, bool | int | float | str] = {}
+    """The server's own arguments, over the host's defaults."""
+    environment: dict[str, str] = {}
+    """The engine's own environment switches, set before it starts."""
+    draft: str = ""
+    """A toy draft model, by a name that the adapter knows; "" for none."""
+
+
+class Item(msgspec.Struct, frozen=True, array_like=True):
+    """One media item; its placeholder tokens are ids[start:stop]."""
+
+    kind: str
+    start: int
+    stop: int
+    hash: int
+    """Of its pixels."""
+
+
+class Media(msgspec.Struct, frozen=True):
+    """What the engine's processor would hand over for one prompt."""
+
+    rows: tuple[tuple[int, ...], ...]
+    """The prompt table, one row per axis."""
+    delta: int
+    items: tuple[Item, ...]
+
+
+class Arrive(msgspec.Struct, frozen=True, tag="arrive"):
+    """A request."""
+
+    event: events.Arrive
+    """What the trace says of it."""
+    ids: tuple[int, ...]
+    media: Media | None = None
+    stop_every: int = 0
+    """> 0: the model ends its answer with a stop token at every history index that this divides."""
+    priority: int = 0
+
+
+class Tell(msgspec.Struct, frozen=True, tag="tell"):
+    """Any other message of the client."""
+
+    event: events.Open | events.Close | events.Abort | events.Control
+
+
+class Step(msgspec.Struct, frozen=True, tag="step"):
+    """The scheduler's loop goes round so many times."""
+
+    times: int = 1
+
+
+Action = Arrive | Tell | Step
+
+
+class Play(msgspec.Struct, frozen=True):
+    """One script on one server."""
+
+    header: events.Header
+    server: Server
+    actions: tuple[Action, ...]
+    limit: int = 400
+    """Turns of the loop after the last action by which everything must have come to rest."""
+    accept: int = 1
+    """Speculation: what decides how many drafted tokens the model takes (0: none ever)."""

@@ -1,0 +1,21 @@
+"""SGLang's own Scheduler in a process of its own: its loop, intake, admission, caches, pools and output run as they
+are; the network's forward answers from a script.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| a request of a client | play.Arrive | `TokenizedGenerateReqInput`, through `recv_requests` |
+| a turn of the loop | play.Step | one pass of `event_loop_normal` or `event_loop_overlap` |
+| columns of a forward | events.Forward | what the model's `forward` is given |
+
+Faked: see `FAKED`.
+"""
+
+from __future__ import annotations
+
+FAKED = (
+    "scheduler: the model's forward (target and draft) records what it is given and answers from the script",
+    "scheduler: weights are the engine's own dummies; the checkpoint is a configuration of some kilobytes",
+    "scheduler: the tokenizer process (requests are handed to recv_requests) and the detokenizer (outputs are read)",
+    "scheduler: the multimodal processor (its output is the script's table, delta and items with a hash)",
+    "scheduler: vllm._custom_ops.rotary_embedding is importable and never called",
+)

@@ -1,0 +1,182 @@
+"""Start a Scheduler: a toy checkpoint, the server's arguments, the engine's own constructor.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| server configuration | play.Server.arguments | `ServerArgs` |
+| engine switches | play.Server.environment | `os.environ`, read by `sglang.srt.environ` |
+
+Faked: the checkpoint is a configuration alone (`load_format="dummy"`), without a tokenizer.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import inspect
+import json
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ropecheck.adapters.play import Server
+from ropecheck.adapters.sglang.scheduler import slots
+
+VOCABULARY = 512
+STOP = 2
+HIDDEN = 64
+PLACEHOLDERS = {"image": 505, "video": 506}
+"""Placeholder tokens of the toy model."""
+
+_MODEL: dict[str, Any] = {
+    "architectures": ["Qwen2_5_VLForConditionalGeneration"],
+    "model_type": "qwen2_5_vl",
+    "vocab_size": VOCABULARY,
+    "hidden_size": HIDDEN,
+    "intermediate_size": 64,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "hidden_act": "silu",
+    "max_position_embeddings": 32768,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 10000.0,
+    "tie_word_embeddings": True,
+    "torch_dtype": "float32",
+    "bos_token_id": 1,
+    "eos_token_id": STOP,
+    "image_token_id": PLACEHOLDERS["image"],
+    "video_token_id": PLACEHOLDERS["video"],
+    "vision_start_token_id": 507,
+    "vision_end_token_id": 508,
+    "vision_token_id": 509,
+    "rope_scaling": {"type": "mrope", "rope_type": "default", "mrope_section": [4, 6, 6]},
+    "vision_config": {
+        "model_type": "qwen2_5_vl",
+        "depth": 1,
+        "hidden_size": 32,
+        "intermediate_size": 32,
+        "num_heads": 2,
+        "out_hidden_size": HIDDEN,
+        "patch_size": 14,
+        "spatial_merge_size": 2,
+        "spatial_patch_size": 14,
+        "temporal_patch_size": 2,
+        "window_size": 112,
+        "fullatt_block_indexes": [0],
+        "tokens_per_second": 2,
+        "in_channels": 3,
+        "in_chans": 3,
+    },
+}
+
+_LLAMA: dict[str, Any] = {
+    key: _MODEL[key] for key in _MODEL if not key.startswith(("vision", "image", "video", "arch"))
+}
+_LLAMA |= {"model_type": "llama", "tie_word_embeddings": False}
+
+DRAFTS: dict[str, dict[str, Any]] = {
+    "eagle": {**_LLAMA, "architectures": ["LlamaForCausalLMEagle"]},
+    "eagle3": {
+        **_LLAMA,
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "draft_vocab_size": VOCABULARY,
+    },
+    "standalone": _MODEL,
+}
+"""Draft models by name."""
+
+_ARGUMENTS: dict[str, Any] = {
+    "load_format": "dummy",
+    "skip_tokenizer_init": True,
+    "device": "cpu",
+    "attention_backend": "torch_native",
+    "sampling_backend": "pytorch",
+    "disable_cuda_graph": True,
+    "mem_fraction_static": 0.2,
+    "grammar_backend": "none",
+    "max_total_tokens": 4000,
+    "context_length": 2048,
+    "enable_multimodal": True,
+    "mm_attention_backend": "sdpa",
+    "skip_server_warmup": True,
+    "chunked_prefill_size": 32,
+    "enable_mixed_chunk": False,
+    "disable_overlap_schedule": True,
+    "random_seed": 0,
+}
+
+MODULES = (
+    "sglang.srt.managers.scheduler",
+    "sglang.srt.models.registry",
+    "sglang.srt.models.qwen2_5_vl",
+    "sglang.srt.model_executor.runner.eager_runner",
+    "transformers.models.auto.processing_auto",
+)
+"""Imported before any fork, so that a dozen servers cost one import."""
+
+
+def load() -> None:
+    """Import all that a scheduler needs. Raises ImportError naming what the release lacks."""
+    stand_in_for_vllm()
+    importlib.import_module(MODULES[0])
+    for name in MODULES[1:]:
+        try:
+            importlib.import_module(name)
+        except ImportError:  # only saves time
+            continue
+    slots.install()
+
+
+def stand_in_for_vllm() -> None:
+    """The plain rotary embedding imports an operator of vLLM where there is no GPU kernel; it is never called."""
+    if "vllm" in sys.modules:
+        return
+    package, operators = ModuleType("vllm"), ModuleType("vllm._custom_ops")
+    for module in (package, operators):
+        module.__spec__ = importlib.machinery.ModuleSpec(module.__name__, None, is_package=module is package)
+    package.__path__ = []
+    vars(operators)["rotary_embedding"] = None
+    vars(package)["_custom_ops"] = operators
+    sys.modules["vllm"], sys.modules["vllm._custom_ops"] = package, operators
+
+
+def checkpoint(model: dict[str, Any]) -> str:
+    """A folder that the engine takes for a checkpoint."""
+    folder = Path(tempfile.mkdtemp(prefix="ropecheck-model-"))
+    (folder / "config.json").write_text(json.dumps(model))
+    return str(folder)
+
+
+class NotOffered(Exception):
+    """This release has no such argument; the message names it."""
+
+
+def build(server: Server) -> Any:
+    """The engine's scheduler, started. Raises NotOffered, or whatever the engine's constructors raise."""
+    arguments_module: Any = importlib.import_module("sglang.srt.server_args")
+    context: Any = importlib.import_module("sglang.srt.runtime_context")
+    scheduler: Any = importlib.import_module("sglang.srt.managers.scheduler")
+    known = set(inspect.signature(arguments_module.ServerArgs).parameters)
+    if missing := sorted(set(server.arguments) - known):
+        raise NotOffered(f"this release's server has no argument {missing[0]}")
+    refresh(scheduler)
+    given = {name: value for name, value in _ARGUMENTS.items() if name in known} | server.arguments
+    if server.draft:
+        given["speculative_draft_model_path"] = checkpoint(DRAFTS[server.draft])
+        given["speculative_draft_load_format"] = "dummy"
+    arguments = arguments_module.ServerArgs(model_path=checkpoint(_MODEL), **given)
+    ports = arguments_module.PortArgs.init_new(arguments)
+    rank = context.spawn_world_rank(arguments, tp_rank=0, pp_rank=0)
+    ranks = context.SpawnRanks(world_rank=rank, dp_rank=None, gpu_id=0)
+    context.publish(arguments, role="scheduler", ranks=ranks)
+    return scheduler.Scheduler(arguments, ports)
+
+
+def refresh(scheduler: Any) -> None:
+    """Switches that the engine read from the environment when it was imported, read again."""
+    environ: Any = importlib.import_module("sglang.srt.environ")
+    for name in ("TEST_RETRACT", "TEST_RETRACT_INTERVAL", "TEST_RETRACT_NO_PREFILL_BS"):
+        if hasattr(scheduler, name):
+            setattr(scheduler, name, getattr(environ.envs, f"SGLANG_{name}").get())

@@ -1,0 +1,162 @@
+"""Faults and mends planted in the engine's own source, in memory: a function's text is changed and compiled again.
+
+A fault shows that the suite sees what it should; a mend shows that a finding is gone once its cause is.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| - | play.Server.environment["ROPECHECK_SCHEDULER_PATCH"] | the function whose text is changed |
+
+Nothing is changed unless the variable is set.
+"""
+
+from __future__ import annotations
+import __future__
+
+import importlib
+import inspect
+import os
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+VARIABLE = "ROPECHECK_SCHEDULER_PATCH"
+BATCH = "sglang.srt.managers.schedule_batch"
+SCHEDULER = "sglang.srt.managers.scheduler"
+FORWARD = "sglang.srt.model_executor.forward_batch_info"
+SESSION = "sglang.srt.session.session_controller"
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """One change. old must stand exactly once in the function's text."""
+
+    about: str
+    module: str
+    function: str
+    """"Class.method" or "function"."""
+    old: str
+    new: str
+
+
+FAULTS: dict[str, Patch] = {
+    "rows after a filter": Patch(
+        "filter_batch keeps the first rows' media instead of the kept rows'",
+        BATCH,
+        "ScheduleBatch.filter_batch",
+        "[self.multimodal_inputs[i] for i in keep_indices]",
+        "self.multimodal_inputs[: len(keep_indices)]",
+    ),
+    "delta by slot": Patch(
+        "a decode keeps the delta that the first request in a row of the batch had",
+        FORWARD,
+        "ForwardBatch._compute_mrope_positions_decode",
+        "deltas_list[i] = mm.mrope_position_delta.item() if mm is not None else 0",
+        "deltas_list[i] = globals().setdefault('_kept', {}).setdefault(\n"
+        "                    i, mm.mrope_position_delta.item() if mm is not None else 0)",
+    ),
+    "top-up per attempt": Patch(
+        "a retracted request's table grows with every attempt to schedule it",
+        BATCH,
+        "Req.init_next_round_input",
+        "self.multimodal_inputs.mrope_positions, len(self.output_ids)",
+        "self.multimodal_inputs.mrope_positions[:, : len(self.origin_input_ids) - 1], len(self.output_ids)",
+    ),
+    "length not committed": Patch(
+        "after a verify that took drafts the length is one short",
+        "sglang.srt.speculative.ngram_worker",
+        "NGRAMWorker.forward_batch_generation",
+        "new_seq_lens = batch.seq_lens + accept_lens",
+        "new_seq_lens = batch.seq_lens + accept_lens - (accept_lens > 1).to(accept_lens.dtype)",
+    ),
+    "halves swapped": Patch(
+        "a mixed batch's prefixes are those of the running requests first",
+        BATCH,
+        "ScheduleBatch.mix_with_running",
+        "self.prefix_lens = self.prefix_lens + running_prefix_lens",
+        "self.prefix_lens = running_prefix_lens + self.prefix_lens",
+    ),
+    "prefix counted twice": Patch(
+        "a window's columns start at twice its prefix",
+        FORWARD,
+        "ForwardBatch._compute_mrope_positions_extend",
+        "extend_prefix_len : extend_prefix_len + extend_seq_len,\n                ]",
+        "2 * extend_prefix_len : 2 * extend_prefix_len + extend_seq_len,\n                ]",
+    ),
+    "table shared after a merge": Patch(
+        "requests that join a batch get the media of its first one",
+        BATCH,
+        "ScheduleBatch.merge_batch",
+        "self.multimodal_inputs = self.multimodal_inputs + other.multimodal_inputs",
+        "self.multimodal_inputs = self.multimodal_inputs + [\n"
+        "                self.multimodal_inputs[0] or one for one in other.multimodal_inputs]",
+    ),
+    "session closed too early": Patch(
+        "a streaming session is closed although its turn still runs",
+        SESSION,
+        "SessionController._close",
+        "if has_unfinished_request:",
+        "if False:",
+    ),
+    "reply left out": Patch(
+        "an appended turn forgets the reply that it continues",
+        SESSION,
+        "Session._concat_token_arrays",
+        "input_ids = last_req.origin_input_ids + out_tail",
+        "input_ids = last_req.origin_input_ids + out_tail[:-1]",
+    ),
+}
+
+MENDS: dict[str, Patch] = {
+    "refused turns stay out of their session": Patch(
+        "a turn that is refused keeps no media and no session of its parent's",
+        SESSION,
+        "Session.create_req",
+        "new_req.set_finish_with_abort(abort_message)",
+        "new_req.set_finish_with_abort(abort_message); new_req.session = None; new_req.multimodal_inputs = None",
+    ),
+    "a close waits for its turns": Patch(
+        "an ordinary session with an unfinished turn is closed when that turn has ended, as a streaming one is",
+        SESSION,
+        "SessionController._close",
+        "if session.streaming and session._inflight:",
+        "if not session.streaming and not self._all_requests_finished(session):\n"
+        "            has_unfinished_request = True\n"
+        "        elif session.streaming and session._inflight:",
+    ),
+    "replace of everything": Patch(
+        "the session's turns are cleared from a copy of the list",
+        SESSION,
+        "Session.create_req",
+        "for _, req_node in self.req_nodes.items():\n                    req_node.clear(self.req_nodes)",
+        "for req_node in list(self.req_nodes.values()):\n"
+        "                    if req_node.req.rid in self.req_nodes:\n"
+        "                        req_node.clear(self.req_nodes)",
+    ),
+}
+
+
+def install() -> None:
+    """Apply the patch that the environment names, if any. Raises KeyError for an unknown name, LookupError when the
+    release's text is another."""
+    if name := os.environ.get(VARIABLE, ""):
+        apply({**FAULTS, **MENDS}[name])
+
+
+def apply(patch: Patch) -> None:
+    """Change one function in memory."""
+    module: Any = importlib.import_module(patch.module)
+    holder, _, name = patch.function.rpartition(".")
+    owner = getattr(module, holder) if holder else module
+    held = inspect.getattr_static(owner, name)
+    function = held.__func__ if isinstance(held, staticmethod | classmethod) else held
+    text = textwrap.dedent(inspect.getsource(function))
+    indent = len(inspect.getsource(function)) - len(inspect.getsource(function).lstrip())
+    old, new = (part.replace("\n" + " " * indent, "\n") for part in (patch.old, patch.new))
+    if text.count(old) != 1:
+        raise LookupError(f"{patch.function}: the text to change stands there {text.count(old)} times")
+    space: dict[str, Any] = {}
+    flags = __future__.annotations.compiler_flag  # names of annotations may exist for type checkers alone
+    code = compile(text.replace(old, new), f"<{patch.function}, changed>", "exec", flags, dont_inherit=True)
+    exec(code, vars(module), space)
+    made = space[name]
+    setattr(owner, name, type(held)(made) if isinstance(held, staticmethod | classmethod) else made)

@@ -1,0 +1,35 @@
+"""The worker's side of the scheduler's processes: forked at its start, asked by a `Play` step.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| - | protocol.Play.body | a script for a process that holds a `Scheduler` |
+
+Faked: nothing here.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ropecheck.adapters import protocol
+from ropecheck.adapters.sglang.scheduler.host import Hosts
+
+_HOSTS: list[Hosts] = []
+
+
+def fork() -> None:
+    """Fork the process that will start schedulers: after the imports, before anything is published or patched."""
+    if hasattr(os, "fork") and not _HOSTS:
+        _HOSTS.append(Hosts())
+
+
+def play(step: protocol.Play) -> protocol.Result:
+    """One script's trace, or why there is none."""
+    if not _HOSTS:
+        return protocol.NotOffered("no process for schedulers was forked")
+    told = _HOSTS[0].play(step.body)
+    if not told.problem:
+        return protocol.Played(told.trace)
+    if told.stage == "not offered":
+        return protocol.NotOffered(told.problem)
+    return protocol.Raised(stage=told.stage, type="SchedulerProcess", message=told.problem, where="")

@@ -1,0 +1,107 @@
+"""The client's messages, as the tokenizer process sends them.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| prompt tokens | play.Arrive.ids | `TokenizedGenerateReqInput.input_ids` |
+| prompt table, delta | play.Media.rows, .delta | `MultimodalProcessorOutput.mrope_positions`, `.mrope_position_delta` |
+| media run | play.Item.start, .stop (half-open) | `MultimodalDataItem.offsets` (last token included) |
+| session operation | events.Arrive.session, .parent, .. | `SessionParams` |
+
+Faked: the processor; an item has a hash and one number of pixels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from array import array
+from typing import Any
+
+import msgspec
+import torch
+from sglang.srt.managers import io_struct, schedule_batch
+from sglang.srt.sampling.sampling_params import SamplingParams
+
+from ropecheck.adapters import events, play
+from ropecheck.adapters.sglang.scheduler.build import PLACEHOLDERS, STOP
+
+
+def message(action: play.Arrive | play.Tell) -> Any:
+    """The engine's own message."""
+    if isinstance(action, play.Arrive):
+        return request(action)
+    match action.event:
+        case events.Open(session=session, streaming=streaming):
+            return io_struct.OpenSessionReqInput(capacity_of_str_len=1 << 20, session_id=session, streaming=streaming)
+        case events.Close(session=session):
+            return io_struct.CloseSessionReqInput(session_id=session)
+        case events.Abort(req=req):
+            return io_struct.AbortReq(rid=req, abort_all=not req)
+        case events.Control(what="flush"):
+            return io_struct.FlushCacheReqInput()
+        case events.Control(what="continue"):
+            return io_struct.ContinueGenerationReqInput()
+        case events.Control(what=what):
+            return io_struct.PauseGenerationReqInput(mode=what.removeprefix("pause "))
+    raise ValueError(f"no message for {action.event}")
+
+
+def request(action: play.Arrive) -> Any:
+    """A tokenised request. Fields that a release lacks are left out; those that it wants besides are empty."""
+    event = action.event
+    params = SamplingParams(max_new_tokens=event.max_new_tokens, temperature=0.0, stop_token_ids=[STOP])
+    params.normalize(None)
+    session = None
+    if event.session:
+        session = io_struct.SessionParams(
+            id=event.session,
+            rid=event.parent or None,
+            offset=event.offset or None,
+            replace=event.replace or None,
+            drop_previous_output=event.drop_previous_output or None,
+        )
+    given: dict[str, Any] = {
+        "rid": event.req,
+        "input_ids": array("q", action.ids),
+        "mm_inputs": None if action.media is None else inputs(action.media),
+        "sampling_params": params,
+        "session_params": session,
+        "logprob_start_len": -1,
+        "stream": True,
+        "priority": action.priority or None,
+    }
+    return filled(io_struct.TokenizedGenerateReqInput, given)
+
+
+_EMPTY = {"return_logprob": False, "top_logprobs_num": 0}
+
+
+def filled(cls: Any, given: dict[str, Any]) -> Any:
+    """An object of an engine class: what is given, and nothing for every other field that must be there."""
+    names = {}
+    if issubclass(cls, msgspec.Struct):
+        for field in msgspec.structs.fields(cls):
+            needed = field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT
+            names[field.name] = needed
+    else:
+        for data in dataclasses.fields(cls):
+            names[data.name] = data.default is dataclasses.MISSING and data.default_factory is dataclasses.MISSING
+    values = {name: _EMPTY.get(name) for name, needed in names.items() if needed}
+    return cls(**{**values, **{name: value for name, value in given.items() if name in names}})
+
+
+def inputs(media: play.Media) -> Any:
+    """A processor's output for one prompt."""
+    items = []
+    for item in media.items:
+        modality = getattr(schedule_batch.Modality, item.kind.upper())
+        offsets = [(item.start, item.stop - 1)]  # the engine's offsets name the last token
+        one = schedule_batch.MultimodalDataItem(modality=modality, hash=item.hash, offsets=offsets)
+        one.feature = torch.zeros(1)
+        items.append(one)
+    return schedule_batch.MultimodalProcessorOutput(
+        mm_items=items,
+        im_token_id=PLACEHOLDERS["image"],
+        video_token_id=PLACEHOLDERS["video"],
+        mrope_positions=torch.tensor(media.rows, dtype=torch.int64),
+        mrope_position_delta=torch.tensor([[media.delta]], dtype=torch.int64),
+    )

@@ -1,0 +1,150 @@
+"""One script on one scheduler: its messages at the turns of the loop that it wants, and what the client gets back.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| a turn of the loop | play.Step.times | a call of `request_receiver.recv_requests` |
+| what the client gets | events.Output | `BatchTokenIDOutput`, `AbortReq` on their way out |
+| retraction | events.Retract | `Req.reset_for_retract` |
+
+Faked: `request_receiver` (requests come from the script) and what sends outputs to other processes.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from ropecheck.adapters import events, play
+from ropecheck.adapters.sglang.meter import raised
+from ropecheck.adapters.sglang.scheduler import intake
+from ropecheck.adapters.sglang.scheduler.network import Network
+
+
+class Stuck(Exception):
+    """The loop went round so often after the script's last action without coming to rest."""
+
+
+class OwnFault(Exception):
+    """The suite's own stand-ins failed: nothing can be said of the engine."""
+
+
+class Player:
+    """A scheduler, and the script that it is given. Stands in for its request receiver."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self.scheduler = scheduler
+        self.trace = bytearray()
+        self.network = Network(self.emit)
+        self.network.install(scheduler.tp_worker.model_runner)
+        inner = getattr(getattr(scheduler, "draft_worker", None), "draft_worker", None)
+        if (runner := getattr(inner, "draft_runner", None)) is not None:
+            self.network.install(runner, draft=True)
+        self._actions: deque[play.Action] = deque()
+        self._wait = 0
+        self._left = 0
+        self.dead = False
+        self._receiver = scheduler.request_receiver
+        scheduler.request_receiver = self
+        self._watch()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._receiver, name)
+
+    def emit(self, event: events.Event) -> None:
+        """Add to the trace."""
+        self.trace += events.line(event)
+
+    # ------------------------------------------------------------ one script
+
+    def play(self, script: play.Play) -> bytes:
+        """The trace of a script. Whatever the loop raises is its last event; the scheduler is then of no further use
+        (`dead`). Raises OwnFault."""
+        self.trace.clear()
+        self.emit(script.header)
+        self._actions.extend(script.actions)
+        self._wait, self._left = 0, script.limit
+        self.network.accept = script.accept
+        self.network.stops = {a.event.req: a.stop_every for a in script.actions if isinstance(a, play.Arrive)}
+        self.dead = False
+        scheduler = self.scheduler
+        scheduler.gracefully_exit = False
+        try:
+            scheduler.run_event_loop()
+            self._rest()
+        except Exception as error:
+            self.dead = True
+            self._actions.clear()
+            said = raised(error)
+            message = (said.message.splitlines() or [""])[0][:300]
+            if said.stage != "engine" and not isinstance(error, Stuck):
+                raise OwnFault(f"{said.type}: {message} at {place(error)}") from error
+            self.emit(events.Died(error=said.type, message=message, where=said.where))
+        return bytes(self.trace)
+
+    def recv_requests(self, local_reqs: Iterable[Any] | None = None) -> list[Any]:
+        """What the engine's loop asks for at the start of every turn."""
+        messages = list(local_reqs or ())
+        if self._wait:
+            self._wait -= 1
+            return messages
+        while self._actions:
+            action = self._actions.popleft()
+            if isinstance(action, play.Step):
+                self._wait = action.times - 1
+                return messages
+            self.emit(action.event)
+            messages.append(intake.message(action))
+        if not messages and self.scheduler.is_fully_idle():
+            self.scheduler.gracefully_exit = True
+        self._left -= 1
+        if self._left < 0:
+            raise Stuck("requests are left, and nothing moves them")
+        return messages
+
+    def _rest(self) -> None:
+        """Say what is held, and make the scheduler as good as new."""
+        scheduler = self.scheduler
+        self.emit(events.Rest())
+        sessions = scheduler.session_controller
+        for session in list(sessions.sessions):
+            sessions.close(intake.message(play.Tell(events.Close(session=session))))
+        scheduler.flush_cache()
+
+    # ------------------------------------------------------------ what is watched
+
+    def _watch(self) -> None:
+        """Hear of outputs and retractions. Once per process."""
+        from sglang.srt.managers import schedule_batch
+        from sglang.srt.managers.scheduler_components import output_sender
+
+        def send_output(_: Any, output: Any, recv_obj: Any = None) -> None:
+            self._output(output)
+
+        output_sender.SenderWrapper.send_output = send_output
+        reset = schedule_batch.Req.reset_for_retract
+
+        def reset_for_retract(req: Any, *args: Any, **kwargs: Any) -> Any:
+            self.emit(events.Retract(req=req.rid))
+            return reset(req, *args, **kwargs)
+
+        schedule_batch.Req.reset_for_retract = reset_for_retract
+
+    def _output(self, output: Any) -> None:
+        if hasattr(output, "rids"):
+            for rid, ids, reason in zip(output.rids, output.output_ids, output.finished_reasons, strict=True):
+                self._told(rid, tuple(ids or ()), reason)
+        elif hasattr(output, "abort_all"):
+            self._told(output.rid, (), output.finished_reason or {"type": "abort"})
+
+    def _told(self, rid: str, tokens: tuple[int, ...], reason: Any) -> None:
+        finished = "" if reason is None else str(reason.get("type", "")) or "?"
+        message = "" if finished != "abort" else str(reason.get("message") or "")[:200]
+        self.emit(events.Output(req=rid, tokens=tokens, finished=finished, message=message))
+
+
+def place(error: BaseException) -> str:
+    """The innermost line of an exception."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} {frame.name}"

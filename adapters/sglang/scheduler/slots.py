@@ -1,0 +1,218 @@
+"""Speculation on a CPU: kernels that only move KV slots and tokens, in plain torch; those that make positions stay the
+engine's Triton programs, interpreted.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| - | `PLAIN` | Triton kernels of `sglang.kernels.ops.speculative`, by module and name |
+
+Faked: the kernels in `PLAIN` (an interpreted launch costs ten milliseconds), the copying of cache contents, the corpus
+that NGRAM drafts from, and the names that releases import from the package of binary kernels.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+SPECULATIVE = "sglang.kernels.ops.speculative"
+NGRAM = "sglang.srt.speculative.ngram_worker"
+
+
+class Plain:
+    """Stands where a Triton kernel stood: `kernel[grid](*arguments)`."""
+
+    ropecheck_stand_in = True
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        self._function = function
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        return self._function
+
+
+def slots_out(rows: Any, table: Any, starts: Any, ends: Any, out: Any, *_: Any, **__: Any) -> None:
+    """out = table[row, start:end] of every row, packed."""
+    at = 0
+    for row, start, end in zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True):
+        out[at : at + end - start] = table[row, start:end]
+        at += end - start
+
+
+def slots_in(rows: Any, table: Any, starts: Any, ends: Any, slots: Any, *_: Any, **__: Any) -> None:
+    """table[row, start:end] of every row = its part of slots."""
+    at = 0
+    for row, start, end in zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True):
+        table[row, start:end] = slots[at : at + end - start]
+        at += end - start
+
+
+def accepted_slots(accepted: Any, slots: Any, out: Any, *_: Any, **__: Any) -> None:
+    """The slots of accepted nodes (-1: none), packed."""
+    nodes = accepted.flatten()
+    nodes = nodes[nodes > -1].long()
+    out[: len(nodes)] = slots[nodes]
+
+
+def bonus_tokens(tokens: Any, lens: Any, out: Any, stride: int, *_: Any, **__: Any) -> None:
+    """The last accepted token of every row."""
+    for row, count in enumerate(lens.tolist()):
+        out[row] = tokens.flatten()[stride * row + count - 1]
+
+
+def verify_greedily(
+    predicts: Any,
+    accepted: Any,
+    counts: Any,
+    candidates: Any,
+    index: Any,
+    children: Any,
+    siblings: Any,
+    target: Any,
+    **_: Any,
+) -> None:
+    """Walk every tree from its root along the children that hold the target's own next token."""
+    flat, places = target.flatten().tolist(), index.tolist()
+    first, after, tokens = children.tolist(), siblings.tolist(), candidates.tolist()
+    for row in range(len(places)):
+        last = places[row][0]
+        accepted[row, 0] = last
+        node = taken = 0
+        for _step in range(1, accepted.shape[1]):
+            node = first[row][node]
+            while node != -1 and tokens[row][node] != flat[last]:
+                node = after[row][node]
+            if node == -1:
+                break
+            predicts[last] = flat[last]
+            taken += 1
+            last = places[row][node]
+            accepted[row, taken] = last
+        counts[row] = taken
+        predicts[last] = flat[last]
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """Contents of the cache, which no network reads."""
+
+
+def draft_backend(factory: Any, *_: Any, **__: Any) -> Any:
+    """The attention backend of a draft model: the plain one, which no draft is offered with; nothing attends."""
+    native = _module("sglang.srt.layers.attention.torch_native_backend").TorchNativeAttnBackend
+    runner = factory.draft_model_runner
+
+    def one() -> Any:
+        made = native(runner)
+        made.kv_index_translator = getattr(runner, "kv_index_translator", None)
+        made.prefill_attention_backend_str = made.decode_attention_backend_str = "torch_native"
+        return made
+
+    backend = one()
+    backend.attn_backends = [one() for _step in range(max(1, factory.speculative_num_steps))]
+    return backend
+
+
+class Drafter:
+    """In place of the n-gram corpus (a compiled extension): drafts of one small tree per request, its form by length.
+
+    A mask row marks a node's ancestors and itself.
+    """
+
+    ropecheck_stand_in = True
+    TREES = ((0, 1, 2, 3, 4, 5, 6), (0, 0, 1, 2, 3, 4, 5), (0, 0, 0, 1, 1, 2, 2))
+
+    def __init__(self, *_: Any, draft_token_num: int, **__: Any) -> None:
+        self.draft_token_num = draft_token_num
+
+    def batch_get(self, req_ids: Any, batch_tokens: Any, total_lens: Any) -> tuple[Any, Any]:
+        """int64 [requests * nodes] tokens and bool [requests * nodes * nodes] masks."""
+        nodes = self.draft_token_num
+        drafts = np.zeros((len(req_ids), nodes), dtype=np.int64)
+        masks = np.zeros((len(req_ids), nodes, nodes), dtype=bool)
+        for row, (tokens, total) in enumerate(zip(batch_tokens, total_lens, strict=True)):
+            drafts[row, 0] = tokens[-1]
+            masks[row, 0, 0] = True
+            for node, parent in enumerate(self.TREES[total % len(self.TREES)][: nodes - 1], start=1):
+                drafts[row, node] = 20 + (total * 3 + node * 11) % 400
+                masks[row, node] = masks[row, parent]
+                masks[row, node, node] = True
+        return drafts.ravel(), masks.ravel()
+
+    def batch_put(self, batch_tokens: Any) -> None:
+        """Nothing is learnt."""
+
+    def synchronize(self) -> None:
+        """Nothing runs beside."""
+
+    def reset(self) -> None:
+        """Nothing is kept."""
+
+    def erase_match_state(self, req_ids: Any) -> None:
+        """Nothing is kept."""
+
+
+PLAIN: tuple[tuple[str, str, Callable[..., None]], ...] = (
+    (f"{SPECULATIVE}.cache_locs", "assign_extend_cache_locs", slots_out),
+    ("sglang.srt.mem_cache.allocation", "assign_req_to_token_pool", slots_in),
+    (f"{SPECULATIVE}.eagle", "fill_accept_out_cache_loc", accepted_slots),
+    (f"{SPECULATIVE}.eagle", "fill_bonus_tokens", bonus_tokens),
+    (f"{SPECULATIVE}.spec_tree", "verify_tree_greedy_kernel_triton", verify_greedily),
+)
+
+
+def install() -> None:
+    """Once per process, after the engine is imported."""
+    if "sgl_kernel" not in sys.modules and importlib.util.find_spec("sgl_kernel") is None:
+        missing = ModuleType("sgl_kernel.speculative")
+        vars(missing)["reconstruct_indices_from_tree_mask"] = None
+        sys.modules.setdefault("sgl_kernel.speculative", missing)
+    for name in ("spec_tree", "reconstruct_tree", "cache_locs"):
+        module = _module(f"{SPECULATIVE}.{name}")
+        if hasattr(module, "_is_xpu"):
+            vars(module)["_is_xpu"] = True  # the branch that launches Triton programs
+    for place, kernel, function in PLAIN:
+        module = _module(place)
+        if hasattr(module, kernel):
+            vars(module)[kernel] = Plain(function)
+    cache = _module("sglang.kernels.ops.kvcache.cache_move")
+    for name in dir(cache):
+        if name.startswith("copy_all_layer_kv_cache") and hasattr(getattr(cache, name), "__getitem__"):
+            vars(cache)[name] = Plain(nothing)
+    ngram = _module(NGRAM)
+    if hasattr(ngram, "NgramCorpus"):
+        vars(ngram)["NgramCorpus"] = Drafter
+    drafts = _module("sglang.srt.speculative.draft_utils")
+    if hasattr(getattr(drafts, "DraftBackendFactory", None), "_create_backend"):
+        drafts.DraftBackendFactory._create_backend = draft_backend
+    patch_language_once()
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+def patch_language_once() -> None:
+    """The interpreter rewrites Triton's language for every launch and puts it back; once is enough where every launch
+    is interpreted."""
+    interpreter = _module("triton.runtime.interpreter")
+    patch = getattr(interpreter, "_patch_lang", None)
+    scope = getattr(interpreter, "_LangPatchScope", None)
+    if patch is None or scope is None:
+        return
+    done: set[int] = set()
+
+    def once(function: Any) -> Any:
+        if id(function.__globals__) not in done:
+            done.add(id(function.__globals__))
+            patch(function)
+        return scope()
+
+    vars(interpreter)["_patch_lang"] = once

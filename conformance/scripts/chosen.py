@@ -1,0 +1,165 @@
+"""Scripts that somebody chose, one reason each, on every way to start the server."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ropecheck.conformance.scripts.script import (
+    Abort,
+    Action,
+    Arrive,
+    Close,
+    Continue,
+    Flush,
+    Open,
+    Pause,
+    Script,
+    Step,
+)
+from ropecheck.conformance.scripts.servers import servers
+from ropecheck.spec.history import History, image, text, video
+
+IMAGE: History = (text(2), image(1, 4, 6), text(2))
+TWO_IMAGES: History = (text(1), image(1, 8, 4), text(1), image(1, 4, 4))
+VIDEO: History = (text(1), video(2, 4, 4, 1.0), text(2))
+SHORT: History = (text(7),)
+LONG: History = (text(50), image(1, 8, 8), text(20))
+ENDS_WITH_MEDIA: History = (text(1), image(1, 4, 6))
+SLOW_CLIP: History = (text(1), video(2, 2, 2, 3.0), text(1))
+
+
+def _actions() -> dict[str, tuple[Action, ...]]:
+    """Name -> what the clients do."""
+    return {
+        "one text": (Arrive(0, SHORT),),
+        "one image": (Arrive(0, IMAGE),),
+        "ends with media": (Arrive(0, ENDS_WITH_MEDIA, 6),),
+        "two images, one text": (Arrive(0, TWO_IMAGES), Arrive(1, SHORT)),
+        "prefix hit": (Arrive(0, IMAGE), Step(6), Arrive(1, IMAGE)),
+        "chunks": (Arrive(0, LONG, 5),),
+        "chunks beside a decode": (Arrive(0, IMAGE, 12), Step(3), Arrive(1, LONG, 3)),
+        "lengths apart": (
+            Arrive(0, IMAGE, 8),
+            Step(2),
+            Arrive(1, TWO_IMAGES, 4),
+            Arrive(2, SHORT, 6),
+            Step(2),
+            Arrive(3, ENDS_WITH_MEDIA, 3),
+        ),
+        "abort one of three": (
+            Arrive(0, IMAGE, 9),
+            Arrive(1, TWO_IMAGES, 9),
+            Arrive(2, VIDEO, 9),
+            Step(4),
+            Abort(1),
+        ),
+        "abort in a chunk": (Arrive(0, LONG, 9), Arrive(1, SHORT, 9), Step(2), Abort(0)),
+        "abort all": (Arrive(0, LONG, 9), Arrive(1, SHORT, 9), Step(2), Abort()),
+        "abort at once": (Arrive(0, LONG, 9), Abort(0), Arrive(1, SHORT)),
+        "zero new tokens": (Arrive(0, IMAGE, 0), Arrive(1, SHORT, 2)),
+        "one new token": (Arrive(0, IMAGE, 1), Arrive(1, IMAGE, 1), Arrive(2, VIDEO, 1)),
+        "stop tokens": (Arrive(0, IMAGE, 20, stop_every=13), Arrive(1, TWO_IMAGES, 20, stop_every=7)),
+        "n answers": (Arrive(0, IMAGE, 4, copies=3), Arrive(1, IMAGE, 4)),
+        "pause in place": (
+            Arrive(0, IMAGE, 6),
+            Arrive(1, ENDS_WITH_MEDIA, 6),
+            Step(3),
+            Pause(),
+            Step(2),
+            Arrive(2, SHORT),
+            Continue(),
+        ),
+        "pause and retract": (Arrive(0, IMAGE, 6), Step(3), Pause("retract"), Step(2), Arrive(1, SHORT), Continue()),
+        "retract behind media": (Arrive(0, ENDS_WITH_MEDIA, 6), Step(4), Pause("retract"), Continue()),
+        "flush": (Arrive(0, IMAGE, 3), Step(6), Flush(), Arrive(1, IMAGE, 3), Step(2), Flush()),
+        "many": tuple(Arrive(i, (IMAGE, TWO_IMAGES, VIDEO, SHORT, LONG)[i % 5], 20 + i) for i in range(10)),
+        "preemption": (
+            Arrive(0, IMAGE, 9),
+            Arrive(1, VIDEO, 9),
+            Step(3),
+            Arrive(2, TWO_IMAGES, 5, priority=9),
+            Arrive(3, SHORT, 5, priority=5),
+        ),
+        "append": (
+            Open(0),
+            Arrive(0, IMAGE, 3, 0),
+            Step(6),
+            Arrive(1, TWO_IMAGES, 3, 0, 0),
+            Step(8),
+            Arrive(2, SHORT, 3, 0, 1),
+        ),
+        "branch": (Open(0), Arrive(0, IMAGE, 3, 0), Step(6), Arrive(1, TWO_IMAGES, 3, 0, 0), Arrive(2, SHORT, 3, 0, 0)),
+        "append to an unfinished turn": (Open(0), Arrive(0, IMAGE, 9, 0), Step(2), Arrive(1, SHORT, 3, 0, 0)),
+        "append to a request of no session": (Open(0), Arrive(0, IMAGE, 2), Step(6), Arrive(1, SHORT, 3, 0, 0)),
+        "turn after close": (Open(0), Arrive(0, IMAGE, 6, 0), Step(2), Close(0), Arrive(1, SHORT, 2, 0, 0)),
+        "close under a waiting turn": (Open(0), Arrive(0, ENDS_WITH_MEDIA, 2, 0), Close(0)),
+        "close under a running stream": (Open(0, True), Arrive(0, IMAGE, 6, 0), Step(2), Close(0)),
+        "two turns at once": (Open(0), Arrive(0, IMAGE, 3, 0), Arrive(1, ENDS_WITH_MEDIA, 2, 0, 0)),
+        "two turns of a stream at once": (Open(0, True), Arrive(0, SHORT, 2, 0), Arrive(1, SHORT, 1, 0)),
+        "offset before media": (Open(0), Arrive(0, IMAGE, 3, 0), Step(6), Arrive(1, SHORT, 3, 0, 0, offset=1)),
+        "offset behind media": (Open(0), Arrive(0, IMAGE, 3, 0), Step(6), Arrive(1, TWO_IMAGES, 3, 0, 0, offset=11)),
+        "drop the reply": (
+            Open(0),
+            Arrive(0, IMAGE, 3, 0),
+            Step(6),
+            Arrive(1, SHORT, 3, 0, 0, drop_previous_output=True),
+        ),
+        "replace a child": (
+            Open(0),
+            Arrive(0, IMAGE, 3, 0),
+            Step(6),
+            Arrive(1, SHORT, 3, 0, 0),
+            Step(6),
+            Arrive(2, TWO_IMAGES, 2, 0, 0, replace=True),
+        ),
+        "replace everything": (Open(0), Arrive(0, IMAGE, 2, 0), Step(4), Arrive(1, SHORT, 2, 0, replace=True)),
+        "turn without a reply": (Open(0), Arrive(0, IMAGE, 0, 0), Step(4), Arrive(1, TWO_IMAGES, 3, 0, 0)),
+        "streaming": (
+            Open(0, True),
+            Arrive(0, IMAGE, 3, 0),
+            Step(6),
+            Arrive(1, SHORT, 3, 0),
+            Step(6),
+            Arrive(2, TWO_IMAGES, 2, 0),
+        ),
+        "streaming, two at once": (
+            Open(0, True),
+            Arrive(0, IMAGE, 9, 0),
+            Step(2),
+            Arrive(1, SHORT, 3, 0),
+            Step(12),
+            Arrive(2, TWO_IMAGES, 2, 0),
+        ),
+        "streaming, abort and retry": (
+            Open(0, True),
+            Arrive(0, IMAGE, 3, 0),
+            Step(6),
+            Arrive(1, TWO_IMAGES, 9, 0),
+            Step(2),
+            Abort(1),
+            Step(3),
+            Arrive(2, SHORT, 4, 0),
+        ),
+    }
+
+
+ENDS_THE_SERVER = ("replace everything", "two turns at once", "two turns of a stream at once")
+"""These end 0.5.23's scheduler before a forward: one way to start the server says it all."""
+
+
+@cache
+def all_scripts() -> tuple[Script, ...]:
+    """Every chosen script on every server, one server after another: a worker starts each once."""
+    scripts = []
+    for server in servers():
+        scripts += [
+            Script(f"{name} ({server})", server, actions)
+            for name, actions in _actions().items()
+            if name not in ENDS_THE_SERVER or server in ("plain", "overlap")
+        ]
+        scripts.append(
+            Script(
+                f"positive delta ({server})", server, (Arrive(0, SLOW_CLIP, 6), Step(2), Arrive(1, SHORT)), "qwen2_5_vl"
+            )
+        )
+    return tuple(scripts)

@@ -1,0 +1,171 @@
+"""Scripts by chance: a state machine over what clients may do, driven by whoever draws numbers.
+
+A seed is one set of scripts on every machine (`random_scripts`); `scripts()` is the same machine as a Hypothesis
+strategy.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from hypothesis import strategies as st
+
+from ropecheck.conformance.scripts.script import (
+    Abort,
+    Action,
+    Arrive,
+    Close,
+    Continue,
+    Flush,
+    Open,
+    Pause,
+    Script,
+    Step,
+)
+from ropecheck.conformance.scripts.servers import servers
+from ropecheck.spec.history import History, Run, image, text, video
+
+T = TypeVar("T")
+Number = Callable[[int, int], int]
+"""A whole number in low .. high."""
+
+FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
+SPATIAL = ((1, 4, 4), (1, 4, 6), (1, 8, 4), (1, 2, 2))
+MOVES = 12
+
+
+@dataclass
+class _Machine:
+    number: Number
+    family: str
+    reqs: list[int] = field(default_factory=list)
+    sessions: dict[int, bool] = field(default_factory=dict)
+    """Open sessions, and whether they stream."""
+    opened: int = 0
+    turns: dict[int, list[int]] = field(default_factory=dict)
+    paused: bool = False
+
+    def one(self, options: Sequence[T]) -> T:
+        return options[self.number(0, len(options) - 1)]
+
+    def prompt(self) -> History:
+        runs: list[Run] = []
+        for _ in range(self.number(1, 4)):
+            kind = self.number(0, 5)
+            if kind <= 2:
+                runs.append(text(self.one((1, 2, 3, 7, 20, 45))))
+            elif kind <= 4:
+                runs.append(image(*self.one(SPATIAL)))
+            else:
+                t, h, w = self.one(SPATIAL)
+                runs.append(video(2 * t, h, w, self.one((0.5, 1.0, 3.0))))
+        if self.family == "qwen3_vl":  # one frame a video item; timestamps are text
+            runs = [image(1, *run.grid[1:]) if run.kind == "video" and run.grid else run for run in runs]
+        return tuple(runs)
+
+    def arrive(self) -> Arrive:
+        req = len(self.reqs)
+        self.reqs.append(req)
+        stop = self.one((5, 7, 13)) if self.number(0, 5) == 0 else 0
+        priority = self.number(0, 3) if self.number(0, 3) == 0 else 0
+        new, content = self.one((1, 2, 3, 6, 12)), self.number(0, 1)
+        return Arrive(req, self.prompt(), new, content=content, stop_every=stop, priority=priority)
+
+    def turn(self) -> Arrive:
+        session = self.one(sorted(self.sessions))
+        plain = self.arrive()
+        earlier = self.turns.setdefault(session, [])
+        parent = None if self.sessions[session] or not earlier else self.one(earlier)
+        earlier.append(plain.req)
+        how = self.number(0, 7)
+        return Arrive(
+            plain.req,
+            plain.prompt,
+            plain.max_new_tokens,
+            session,
+            parent,
+            offset=self.number(1, 30) if how == 0 and parent is not None else 0,
+            replace=how == 1 and parent is not None,
+            drop_previous_output=how == 2 and parent is not None,
+            content=plain.content,
+        )
+
+    def open(self) -> Open:
+        session = self.opened
+        self.opened += 1
+        self.sessions[session] = self.number(0, 2) == 0
+        return Open(session, self.sessions[session])
+
+    def close(self) -> Close:
+        session = self.one(sorted(self.sessions))
+        del self.sessions[session]
+        return Close(session)
+
+    def move(self) -> Action:
+        kinds = ["arrive"] * 4 + ["step"] * 6
+        if self.opened < 2:
+            kinds.append("open")
+        if self.sessions:
+            kinds += ["turn"] * 4 + ["close"] * (self.number(0, 3) == 0)
+        if self.reqs:
+            kinds += ["abort"] * 2 + ["flush"]
+        kinds.append("continue" if self.paused else "pause")
+        match self.one(kinds):
+            case "arrive":
+                return self.arrive()
+            case "turn":
+                return self.turn()
+            case "open":
+                return self.open()
+            case "close":
+                return self.close()
+            case "abort":
+                return Abort(self.one(self.reqs)) if self.number(0, 6) else Abort()
+            case "flush":
+                return Flush()
+            case "pause":
+                self.paused = True
+                return Pause(self.one(("in_place", "retract", "retract")))
+            case "continue":
+                self.paused = False
+                return Continue()
+        return Step(self.one((1, 1, 2, 3, 6, 12)))
+
+
+def drawn(number: Number, name: str = "drawn", only: Sequence[str] = ()) -> Script:
+    """One script. only: the servers to draw from; none: all."""
+    names = list(only or servers())
+    server = names[number(0, len(names) - 1)]
+    family = FAMILIES[number(0, len(FAMILIES) - 1)]
+    machine = _Machine(number, family)
+    actions: list[Action] = [machine.arrive() if number(0, 1) else machine.open()]
+    actions += [machine.move() for _ in range(number(3, MOVES))]
+    if not machine.reqs:
+        actions.append(machine.arrive())
+    return Script(name, server, tuple(actions), family, accept=number(0, 3))
+
+
+def random_scripts(seed: int, count: int, only: Sequence[str] = ()) -> Iterator[Script]:
+    """`count` different scripts; each has a seed of its own, so that it does not depend on those before it."""
+    seen: set[str] = set()
+    tries = 0
+    while len(seen) < count:
+        tries += 1
+        chance = random.Random(f"script {seed} {tries}").random
+
+        def number(low: int, high: int, chance: Callable[[], float] = chance) -> int:
+            return low + int(chance() * (max(low, high) - low + 1))
+
+        script = drawn(number, f"script {seed}.{len(seen)}", only)
+        if script.id not in seen:
+            seen.add(script.id)
+            yield script
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> Script:
+    """Any script that `random_scripts` could give."""
+    return drawn(lambda low, high: draw(st.integers(low, max(low, high))))

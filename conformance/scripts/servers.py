@@ -1,0 +1,50 @@
+"""Ways to start the server, from data/servers.toml."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from ropecheck.adapters import play
+from ropecheck.conformance.errors import meant
+from ropecheck.spec.history import OutOfDomain
+
+FILE = Path(__file__).parents[1] / "data" / "servers.toml"
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One way to start it."""
+
+    about: str
+    """What it is for."""
+    arguments: dict[str, bool | int | float | str] = {}
+    environment: dict[str, str] = {}
+    draft: str = ""
+    """A toy draft model of the adapter's."""
+    modes: tuple[str, ...] = ()
+    """Forward modes that only such a server makes."""
+
+
+@cache
+def servers() -> Mapping[str, Configuration]:
+    """Every configuration by name, in the file's order."""
+    return msgspec.convert(tomllib.loads(FILE.read_text("utf-8")), dict[str, Configuration])
+
+
+def server(name: str) -> play.Server:
+    """What an adapter is told. Raises OutOfDomain for an unknown name."""
+    known = servers()
+    if name not in known:
+        raise OutOfDomain(f"unknown server configuration {name!r}{meant(name, known)}; known: {', '.join(known)}")
+    return play.Server(
+        name=name, arguments=known[name].arguments, environment=known[name].environment, draft=known[name].draft
+    )
+
+
+def made() -> tuple[str, ...]:
+    """Forward modes that some server makes by itself."""
+    return ("extend", "decode", *sorted({mode for one in servers().values() for mode in one.modes}))

@@ -1,0 +1,79 @@
+"""Judge a trace from a file, line by line, in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from ropecheck.adapters import events
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.judge.outcome import Failure
+from ropecheck.conformance.trace.judge import BadTrace, Judge
+
+_decoder = msgspec.json.Decoder(events.Event)
+
+
+@dataclass(slots=True)
+class Checked:
+    """What a trace came to."""
+
+    judge: Judge
+    failures: list[Failure] = field(default_factory=list)
+    """The first of each (rule, mode, signature)."""
+    counts: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    torn: bool = False
+    """The last line was not complete: a recorder was ended while it wrote. Everything before it is judged."""
+
+    def add(self, failure: Failure) -> None:
+        """Count a failure and keep the first of its kind."""
+        if failure.key not in self.counts:
+            self.failures.append(failure)
+        self.counts[failure.key] = self.counts.get(failure.key, 0) + 1
+
+
+def check_lines(lines: Iterable[bytes], name: str = "trace", prefix: str = "") -> Checked:
+    """Judge NDJSON lines. prefix: see Judge.
+
+    Raises UsageError naming the line that is not an event; a torn last line is normal.
+    """
+    checked = Checked(Judge(prefix))
+    torn: str = ""
+    for number, line in enumerate(lines, start=1):
+        if torn:
+            raise UsageError(torn)
+        if not line.strip():
+            continue
+        try:
+            event = _decoder.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            torn = f"{name}:{number}: not an event: {error}"
+            if isinstance(error, msgspec.ValidationError) or line.endswith(b"\n"):
+                raise UsageError(torn) from error
+            continue
+        try:
+            for failure in checked.judge.feed(event):
+                checked.add(failure)
+        except BadTrace as error:
+            raise UsageError(f"{name}:{number}: {error}") from error
+        except (IndexError, ValueError) as error:
+            raise UsageError(f"{name}:{number}: fields do not fit together: {error}") from error
+    checked.torn = bool(torn)
+    if checked.judge.header is None:
+        raise UsageError(f"{name}: no header; the first line of a trace is one")
+    return checked
+
+
+def check_file(path: Path) -> Checked:
+    """Judge a file. Raises UsageError naming file and line."""
+    return check_lines(_lines(path), str(path))
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            yield from file
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error

@@ -1,0 +1,234 @@
+"""What the client's history says of every live request and open session. The engine's numbers do not enter here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ropecheck.adapters import events
+from ropecheck.reference.prompt_tables import prompt_table
+from ropecheck.spec.families import family as find_family
+from ropecheck.spec.families.declaration import MediaFamily
+from ropecheck.spec.history import Delta, History, OutOfDomain, Run, cut, length, text
+from ropecheck.spec.session import afresh, continued, must_refuse, reply_tokens, without_reply
+from ropecheck.spec.views import Place
+
+
+@dataclass(slots=True, eq=False)
+class Live:
+    """One request."""
+
+    name: str
+    history: History
+    """Its whole prompt."""
+    width: int
+    """Tokens of the prompt."""
+    place: Place
+    max_new_tokens: int
+    session: str = ""
+    parent: str = ""
+    outputs: list[int] = field(default_factory=list)
+    """Every token that the model answered."""
+    delivered: int = 0
+    """How many of them the client has."""
+    computed: int = 0
+    running: bool = False
+    """Its prompt is complete."""
+    free: bool = True
+    """Its next window may start anywhere: it has just arrived or was retracted."""
+    undecided: bool = False
+    """A retraction may have thrown the last answers away: the next decode says from where it goes on."""
+    pending: tuple[int, int] | None = None
+    """Such a request's last window: its end, and the answer."""
+    window: tuple[int, int] = (0, 0)
+    """The last window that the target read: start and count."""
+    verified: int = 0
+    """Committed tokens at its last verify."""
+    finished: str = ""
+    absent: int = 0
+    """Forwards since its end."""
+    wrong: str = ""
+    """The first rule that its rows broke."""
+    parent_place: Place | None = None
+    """The columns of the turn that it continues."""
+    refuse: bool | None = None
+    """A turn: whether the engine must refuse it."""
+
+    @property
+    def total(self) -> int:
+        return self.width + len(self.outputs)
+
+    def resume(self) -> None:
+        """A request whose memory had been taken back goes on: what its prefill ended with is its history."""
+        if self.pending is not None:
+            end, answer = self.pending
+            del self.outputs[end - self.width :]
+            self.outputs.append(answer)
+            self.running = True
+        self.undecided, self.pending = False, None
+
+
+@dataclass(slots=True)
+class Saved:
+    """A turn of an open session."""
+
+    history: History
+    width: int
+    tabulated: int
+    outputs: int
+    max_new_tokens: int
+    finished: str
+    parent: str
+    wrong: str
+
+
+@dataclass(slots=True)
+class Session:
+    """An open session."""
+
+    streaming: bool
+    turns: dict[str, Saved] = field(default_factory=dict)
+    last: str = ""
+    in_flight: str = ""
+
+
+class Histories:
+    """All live requests and open sessions of a stream."""
+
+    def __init__(self, family: str) -> None:
+        """Raises OutOfDomain for a family that the specification does not have."""
+        self.family: MediaFamily = find_family(family)
+        self.live: dict[str, Live] = {}
+        self.sessions: dict[str, Session] = {}
+        self.unsettled: set[str] = set()
+        """Requests whose history no definition settles (a turn on an aborted one): they are not judged."""
+
+    def open(self, event: events.Open) -> None:
+        """A session is opened; of a name that is open already the engine refuses the second."""
+        self.sessions.setdefault(event.session, Session(event.streaming))
+
+    def close(self, session: str) -> None:
+        """A session is closed: later turns are refused, running ones go on."""
+        self.sessions.pop(session, None)
+
+    def arrive(self, event: events.Arrive) -> Live | None:
+        """A request arrives. None where nothing can be said of it."""
+        new = tuple(
+            Run(kind=run.kind, tokens=run.tokens, grid=run.grid, seconds_per_grid=run.seconds_per_grid)
+            for run in event.prompt
+        )
+        self.unsettled.discard(event.req)
+        if not event.session:
+            return self._join(event, new, self._width(new), refuse=None)
+        session = self.sessions.get(event.session)
+        if session is None:
+            return self._join(event, new, self._width(new), refuse=True)
+        rewrites = event.replace or bool(event.offset) or event.drop_previous_output
+        name = session.last if session.streaming else event.parent
+        parent = session.turns.get(name)
+        if session.streaming:
+            refuse = must_refuse(True, bool(session.in_flight), True, True, rewrites)
+        elif not name:
+            refuse = False
+        else:
+            settled = parent is not None and (bool(parent.finished) or event.replace)
+            refuse = must_refuse(False, False, settled, parent is not None, False)
+        if refuse:
+            return self._join(event, new, self._width(new), refuse=True)
+        if parent is not None and (parent.finished == "abort" or (event.replace and not parent.finished)):
+            self.unsettled.add(event.req)  # what such a parent leaves is not defined
+            session.turns[event.req] = Saved(new, 0, 0, 0, event.max_new_tokens, "abort", name, "")
+            return None
+        history, kept = self._history(parent, event, new)
+        brings = any(not run.is_text for run in new)
+        width = self._width(history)
+        tabulated = width if brings or parent is None else min(parent.tabulated, kept)
+        live = self._join(event, history, tabulated, refuse=False)
+        live.wrong = parent.wrong if parent is not None else ""
+        if event.replace and not session.streaming:
+            self._cut_tree(session, name)
+        live.parent = name
+        if parent is not None and parent.width:
+            live.parent_place = self._place(parent.history, parent.tabulated)
+        session.turns[event.req] = Saved(history, width, tabulated, 0, event.max_new_tokens, "", name, live.wrong)
+        if session.streaming:
+            session.in_flight = event.req
+        return live
+
+    def _join(self, event: events.Arrive, history: History, tabulated: int, refuse: bool | None) -> Live:
+        place = self._place(history, tabulated)
+        width = len(place.rows[0])
+        live = Live(event.req, history, width, place, event.max_new_tokens, event.session, refuse=refuse)
+        self.live[event.req] = live
+        return live
+
+    def _place(self, history: History, tabulated: int) -> Place:
+        table = prompt_table(self.family, history)
+        delta = int(table.max()) + 1 - table.shape[1] if table.size else 0
+        return Place(
+            rows=tuple(map(tuple, table.tolist())),
+            tabulated=tabulated,
+            delta=Delta(delta),
+            has_media=any(not run.is_text for run in history),
+        )
+
+    def _history(self, parent: Saved | None, event: events.Arrive, new: History) -> tuple[History, int]:
+        """The turn's whole prompt, and how many tokens of it are kept from its parent."""
+        if parent is None:
+            return afresh(new), 0
+        reply = reply_tokens(parent.outputs, parent.max_new_tokens)
+        said: History = (text(reply),) if reply and not event.drop_previous_output else ()
+        if event.offset:
+            whole = parent.history + said
+            kept = min(event.offset, self._width(whole))
+            return joined(cut(self.family, whole, kept), new), kept
+        if event.drop_previous_output:
+            return joined(without_reply(parent.history, new)), parent.width
+        kept = parent.width + (reply if said else 0)
+        return joined(continued(parent.history, said, new)), kept
+
+    def _cut_tree(self, session: Session, name: str) -> None:
+        """replace: the parent's children are gone, or without a parent every turn."""
+        if not name:
+            session.turns.clear()
+            return
+        gone: set[str] = set()
+        for turn, saved in session.turns.items():
+            if saved.parent == name or saved.parent in gone:
+                gone.add(turn)
+        for turn in gone:
+            del session.turns[turn]
+
+    def _width(self, history: History) -> int:
+        return length(self.family, history)
+
+    def finish(self, live: Live, reason: str) -> None:
+        """The client was told that the request ended."""
+        live.finished = reason
+        session = self.sessions.get(live.session)
+        if session is None or live.name not in session.turns:
+            return
+        saved = session.turns[live.name]
+        saved.finished, saved.outputs, saved.wrong = reason, live.delivered, live.wrong
+        if session.streaming:
+            session.in_flight = ""
+            if reason != "abort":
+                session.last = live.name
+
+    def retract(self, name: str) -> None:
+        """The engine took the request's memory back."""
+        live = self.live.get(name)
+        if live is not None:
+            live.computed, live.running, live.free, live.undecided, live.pending = 0, False, True, True, None
+
+    def rest(self) -> None:
+        """Nothing is live any more."""
+        self.live.clear()
+        self.unsettled.clear()
+
+
+def joined(*parts: History) -> History:
+    """One history after another, without empty runs of text."""
+    return tuple(run for part in parts for run in part if not (run.is_text and run.tokens == 0))
+
+
+__all__ = ["Histories", "Live", "OutOfDomain", "joined"]

@@ -1,0 +1,73 @@
+"""The shape of a wrong row, in words: two traces of one fault carry the same ones. Only wrong columns are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ropecheck.spec.rules import Violation
+from ropecheck.spec.views import Place, Row
+
+Column = tuple[int, ...]
+
+
+def shape_of(view: Any, wrong: Violation, deltas: Sequence[int], parent: Place | None = None) -> str:
+    """deltas: those of the other requests in the batch. parent: the turn that the request continues."""
+    if not isinstance(view, Row) or view.columns is None:
+        return "other values"
+    if wrong.axis == "1d":
+        return _indices(view)
+    cells: list[tuple[int, Column, Column]] = []
+    for index, seen in zip(view.tokens, zip(*view.columns, strict=True), strict=True):
+        right = view.place.column(index)
+        if seen != right:
+            cells.append((index, right, seen))
+    return _explained(view.place, cells, deltas, parent)
+
+
+def _explained(
+    place: Place, cells: list[tuple[int, Column, Column]], deltas: Sequence[int], parent: Place | None
+) -> str:
+    """cells: index, right column, observed column of every wrong one."""
+    own = place.delta
+
+    def by(delta: int) -> bool:
+        return all(set(seen) == {index + delta} for index, _, seen in cells)
+
+    if not any(value for _, _, seen in cells for value in seen):
+        return "all zero"
+    if parent is not None and all(seen == parent.column(index) for index, _, seen in cells):
+        return "columns of the parent"
+    if by(0):
+        return "delta missing"
+    if any(delta and delta != own and by(delta) for delta in deltas):
+        return "delta of another request"
+    if own and by(2 * own):
+        return "delta twice"
+    if own and by(-own):
+        return "delta negated"
+    shifts = {got - want for _, right, seen in cells for got, want in zip(seen, right, strict=True)}
+    if len(shifts) == 1:
+        return _shift(place, next(iter(shifts)))
+    if all(set(seen) <= set(right) and len(set(seen)) == 1 for _, right, seen in cells):
+        return "one row repeated"
+    if all(sorted(seen) == sorted(right) for _, right, seen in cells):
+        return "rows swapped"
+    if len(cells) > 1 and len({seen for _, _, seen in cells}) == 1:
+        return "one column repeated"
+    return "other values"
+
+
+def _shift(place: Place, shift: int) -> str:
+    if place.rows and place.rows[0]:
+        free = max(max(row) for row in place.rows) + 1
+        if any(shift == row[-1] + 1 - free != 0 for row in place.rows):
+            return "continues from one row"
+    return "off by one" if abs(shift) == 1 else "shifted by a constant"
+
+
+def _indices(view: Row) -> str:
+    shifts = {got - want for got, want in zip(view.positions, view.tokens, strict=False)}
+    if len(shifts) == 1:
+        return "off by one" if abs(next(iter(shifts))) == 1 else "shifted by a constant"
+    return "other values" if any(view.positions) else "all zero"

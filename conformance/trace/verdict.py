@@ -1,0 +1,35 @@
+"""From a scheduler's answer to an outcome."""
+
+from __future__ import annotations
+
+from ropecheck.adapters import events, protocol
+from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
+from ropecheck.conformance.scripts.script import Script
+from ropecheck.conformance.trace.check import check_lines
+
+
+def judge_script(script: Script, result: protocol.Result) -> Outcome:
+    """The verdicts on one script: the first failure of each kind."""
+    if isinstance(result, protocol.NotOffered):
+        return Outcome(scenario=script.id, name=script.name, not_offered=(("scheduler", result.reason),))
+    if isinstance(result, protocol.Raised):
+        why = Unrun(stage=result.stage, message=result.message)
+        return Outcome(scenario=script.id, name=script.name, unrun=(why,))
+    if not isinstance(result, protocol.Played):
+        why = Unrun(stage="decode", message=f"a script was answered with {type(result).__name__}")
+        return Outcome(scenario=script.id, name=script.name, unrun=(why,))
+    checked = check_lines(events.lines(result.trace), script.name, "scheduler.")
+    return Outcome(
+        scenario=script.id,
+        name=script.name,
+        checked=checked.judge.checked,
+        failures=tuple(ordered(checked.failures)),
+        modes=checked.judge.modes,
+        situations={f"{situation} ({script.server})": n for situation, n in checked.judge.situations.items()},
+        forwards=checked.judge.forwards,
+    )
+
+
+def ordered(failures: list[Failure]) -> list[Failure]:
+    """Causes before consequences."""
+    return sorted(failures, key=lambda failure: bool(failure.follows))

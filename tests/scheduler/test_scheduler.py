@@ -1,0 +1,123 @@
+"""The real scheduler: it starts in every configuration, runs every mode it makes by itself, and shows planted faults.
+
+One process imports the engine for all of it; each configuration is a fork.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from ropecheck.adapters import play, protocol
+from ropecheck.adapters.sglang import boot
+from ropecheck.adapters.sglang.scheduler.faults import FAULTS, MENDS, VARIABLE
+from ropecheck.adapters.sglang.scheduler.host import Hosts, Told
+from ropecheck.conformance.judge.outcome import Failure, Outcome
+from ropecheck.conformance.scripts.chosen import all_scripts
+from ropecheck.conformance.scripts.plan import play_of
+from ropecheck.conformance.scripts.script import Action, Arrive, Close, Open, Script, Step
+from ropecheck.conformance.scripts.servers import servers
+from ropecheck.conformance.trace.verdict import judge_script
+from ropecheck.spec.history import image, text
+
+pytestmark = pytest.mark.engine
+
+PICTURE = (image(1, 4, 4),)
+WORD = (text(1),)
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[Hosts]:
+    boot.prepare_environment("cpu")
+    made = Hosts()
+    yield made
+    made.close()
+
+
+def told(hosts: Hosts, script: Script, patch: str = "") -> Told:
+    planned = play_of(script)
+    server = planned.server
+    if patch:
+        server = play.Server(server.name, server.arguments, {**server.environment, VARIABLE: patch}, server.draft)
+    return hosts.play(msgspec.msgpack.encode(msgspec.structs.replace(planned, server=server)))
+
+
+def outcome(hosts: Hosts, script: Script, patch: str = "") -> Outcome:
+    answer = told(hosts, script, patch)
+    assert not answer.problem, answer.problem
+    return judge_script(script, protocol.Played(answer.trace))
+
+
+def causes(found: Outcome) -> list[Failure]:
+    return [failure for failure in found.failures if not failure.follows]
+
+
+@pytest.mark.parametrize("server", list(servers()))
+def test_every_configuration_starts_and_makes_its_modes(hosts: Hosts, server: str) -> None:
+    seen: set[str] = set()
+    for script in all_scripts():
+        if script.server == server and script.name.startswith(("chunks beside", "one image", "two images")):
+            found = outcome(hosts, script)
+            assert not found.failures, script.name
+            seen |= set(found.modes)
+    assert set(servers()[server].modes) | {"extend"} <= seen
+
+
+@functools.cache
+def _scripts(server: str) -> tuple[Script, ...]:
+    return tuple(sorted((one for one in all_scripts() if one.server == server), key=lambda one: len(one.actions)))
+
+
+SERVERS = {"top-up per attempt": "retracting", "length not committed": "ngram", "halves swapped": "mixed"}
+
+
+@pytest.mark.parametrize("fault", list(FAULTS))
+def test_a_fault_in_the_schedulers_own_source_is_caught(hosts: Hosts, fault: str) -> None:
+    """By a chosen script of at most six actions, in a way in which the unchanged engine does not fail it."""
+    for script in _scripts(SERVERS.get(fault, "plain")):
+        if len(script.actions) > 6:
+            break
+        failures = causes(outcome(hosts, script, fault))
+        if failures:
+            usual = {failure.key for failure in outcome(hosts, script).failures}
+            if any(failure.key not in usual for failure in failures):
+                return
+    pytest.fail(f"{fault} was not caught")
+
+
+FINDINGS: dict[str, tuple[tuple[Action, ...], ...]] = {
+    "refused turns stay out of their session": (
+        (Open(0), Arrive(0, PICTURE, 4, 0), Arrive(1, PICTURE, 2, 0, 0)),
+        (Open(0, True), Arrive(0, WORD, 2, 0), Arrive(1, WORD, 1, 0)),
+        (Open(0, True), Arrive(0, PICTURE, 2, 0), Arrive(1, PICTURE, 1, 0)),
+    ),
+    "a close waits for its turns": ((Open(0), Arrive(0, PICTURE, 2, 0), Close(0)),),
+    "replace of everything": ((Open(0), Arrive(0, WORD, 2, 0), Step(4), Arrive(1, WORD, 2, 0, replace=True)),),
+}
+
+
+@pytest.mark.parametrize("mend", list(MENDS))
+def test_a_finding_is_gone_once_its_cause_is_mended(hosts: Hosts, mend: str) -> None:
+    for actions in FINDINGS[mend]:
+        script = Script(mend, "plain", actions)
+        assert causes(outcome(hosts, script))
+        assert not outcome(hosts, script, mend).failures
+
+
+def test_the_same_script_gives_the_same_trace(hosts: Hosts) -> None:
+    for script in [one for one in _scripts("overlap_mixed") if "replace every" not in one.name][:12]:
+        assert told(hosts, script).trace == told(hosts, script).trace
+
+
+def test_a_server_that_cannot_start_is_the_suites_own_problem(hosts: Hosts) -> None:
+    planned = play_of(Script("x", "plain", (Arrive(0, WORD),)))
+    lacking = msgspec.structs.replace(planned, server=play.Server("odd", {"no_such_argument": 1}))
+    answer = hosts.play(msgspec.msgpack.encode(lacking))
+    assert answer.stage == "not offered"
+    assert "no_such_argument" in answer.problem
+    wrong = msgspec.structs.replace(planned, server=play.Server("odd", {"attention_backend": "nothing"}))
+    assert hosts.play(msgspec.msgpack.encode(wrong)).stage == "adapter"
+    assert not told(hosts, Script("x", "plain", (Arrive(0, WORD),))).problem

@@ -1,0 +1,30 @@
+"""Causes of the scheduler's known failures: each predicts its witness and no plain script."""
+
+from __future__ import annotations
+
+import pytest
+
+from ropecheck.conformance.judge.outcome import Failure
+from ropecheck.conformance.known.failures import Known, load, match
+from ropecheck.conformance.known.script_causes import SCRIPT_CAUSES
+from ropecheck.conformance.scripts.script import Arrive, Script
+from ropecheck.spec.history import image, text
+
+ENTRIES = [known for known in load() if isinstance(known.witness, Script)]
+PLAIN = Script("plain", "plain", (Arrive(0, (image(1, 4, 4),)), Arrive(1, (text(2),))))
+
+
+def failure(known: Known) -> Failure:
+    rule, mode, signature = known.entry.key
+    return Failure(rule=rule, mode=mode, signature=signature, step=0, label="", message="")
+
+
+@pytest.mark.parametrize("known", ENTRIES, ids=lambda known: known.path.stem)
+def test_an_entry_is_matched_by_its_witness_alone(known: Known) -> None:
+    assert known.entry.cause in SCRIPT_CAUSES
+    assert match(failure(known), ENTRIES, known.witness) is known
+    assert match(failure(known), ENTRIES, PLAIN) is None
+
+
+def test_every_cause_has_an_entry() -> None:
+    assert {known.entry.cause for known in ENTRIES} == set(SCRIPT_CAUSES)
