@@ -67,6 +67,8 @@ def _asked(
     yield "families.text_after_media", whole
     if family is HUNYUAN_VL:
         yield "families.hunyuan_vl.four_rows", (history, table, delta)
+    if any(map(has_track, history)) and history[-1].is_text and delta is not None:
+        yield "families.one_continuation", (table, delta)
     cut = pieces(family, history, table)
     if family.frames_apart and any(run.kind == "video" and len(columns) > 1 for run, columns in cut):
         yield "families.frame_per_run", whole

@@ -57,6 +57,8 @@ def _of_scenario(scenario: ops.Scenario) -> Iterator[Candidate]:
     states = [state]
     loads: dict[str, list[v.Load]] = {}
     for number, op in enumerate(scenario.ops):
+        if isinstance(op, ops.Build) and op.path == "direct":
+            op = msgspec.structs.replace(op, path="caller")  # all forwards of a loop: a vector says nothing of the path
         moved = apply(state, op)
         if moved.forward is not None and not isinstance(op, ops.MeasureCost):
             yield from _forward(scenario, number, state, moved.forward)
@@ -69,8 +71,6 @@ def _of_scenario(scenario: ops.Scenario) -> Iterator[Candidate]:
 
 def _forward(scenario: ops.Scenario, number: int, state: State, expected: Expected) -> Iterator[Candidate]:
     tables = tuple(table_of(label, built) for label, built in expected.tables.items() if label != "padded")
-    if len(tables) != expected.mode.loops(expected.batch.parts[0].fields):
-        return  # only the first forward of a loop was driven: as a vector the loop would be torn
     value = v.ForwardInput(
         family=scenario.family,
         requests=requests_of(state, expected.batch),
@@ -138,5 +138,6 @@ def _mode(value: v.Input) -> Mode | None:
 
 
 def _situations(expected: Expected) -> frozenset[str]:
-    """What the forward is an example of, and how many requests it holds."""
-    return expected.situations | {f"{len(expected.batch.reqs)} requests"}
+    """What the forward is an example of, how many requests it holds, and to which side their deltas lie."""
+    sides = {"delta above 0" if line.delta > 0 else "delta below 0" for line in expected.lines if line.delta}
+    return expected.situations | {f"{len(expected.batch.reqs)} requests"} | sides

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from ropecheck.adapters import protocol
 from ropecheck.adapters.batch import Batch
 from ropecheck.conformance.plan.planner import decoded
-from ropecheck.conformance.selftest.mutants import cells, forwards, padding
+from ropecheck.conformance.scenario.forward import OWN_NAME
+from ropecheck.conformance.selftest.mutants import cells, forwards, generic, padding
 from ropecheck.conformance.selftest.mutants.base import Mutant
 from ropecheck.conformance.selftest.reference_engine import Held, ReferenceEngine
 from ropecheck.conformance.vectors import store
@@ -17,6 +18,7 @@ from ropecheck.conformance.vectors import types as v
 from ropecheck.conformance.vectors.grade import grade
 from ropecheck.conformance.vectors.runs import history_of, media_spans
 from ropecheck.spec.families import family as find_family
+from ropecheck.spec.modes import all_modes
 from tests.vectors.conftest import COMMITTED
 
 UNSEEN = {
@@ -95,13 +97,16 @@ VECTORS = [
 ]
 
 
-def _caught(mutant: Mutant | None) -> str:
-    """The first rule that a vector sees broken; "" for none."""
+def _caught(mutant: Mutant | None, mode: str = "", rules: tuple[str, ...] = ()) -> str:
+    """The first rule that a vector sees broken; "" for none. mode: of the vectors; rules: the ones looked for."""
     for vector in VECTORS:
         assert isinstance(vector.input, v.ForwardInput | v.PaddingInput)
-        failures = grade(vector, _answer(mutant, vector.input))
-        if failures:
-            return failures[0].rule
+        batch = vector.input.batch if isinstance(vector.input, v.ForwardInput) else vector.input.load.batch
+        if mode not in ("", batch.mode):
+            continue
+        for failure in grade(vector, _answer(mutant, vector.input)):
+            if not rules or failure.rule in rules:
+                return failure.rule
     return ""
 
 
@@ -115,3 +120,25 @@ TABLE_FAULTS = (*forwards.MUTANTS, *padding.MUTANTS, *cells.MUTANTS)
 @pytest.mark.parametrize("mutant", TABLE_FAULTS, ids=lambda mutant: mutant.name)
 def test_planted_faults_are_caught(mutant: Mutant) -> None:
     assert bool(_caught(mutant)) != (mutant.name in UNSEEN), mutant.says
+
+
+UNSEEN_RULES = {
+    "table.dtype": "JSON has no dtypes",
+    "laws.same_step_twice": "shows only when the same forward is built again",
+    "ownership.batch_is_read_only": "inputs are data: nothing shows that they were changed",
+    "cost.text_only": "copies are not counted",
+    "cost.media": "copies are not counted",
+    "cost.host_lengths": "copies are not counted",
+}
+"""Rules that no vector can show broken."""
+
+
+def test_faults_in_every_declared_mode_are_caught() -> None:
+    shown = {
+        name: one
+        for name, one in generic.planted().items()
+        if one.mode not in OWN_NAME and not set(one.rules) <= set(UNSEEN_RULES)
+    }
+    assert {one.mode for one in shown.values()} == set(all_modes())
+    missed = [name for name, one in shown.items() if not _caught(one.mutant, one.mode, one.rules)]
+    assert missed == []
