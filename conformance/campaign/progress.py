@@ -62,7 +62,7 @@ def page(state: State, head: str) -> str:
         f"<title>ropecheck campaign</title><style>{STYLE}</style>\n<h1>Campaign</h1>\n<p>{escape(head)}</p>\n"
         f"<table><tr><th>figure<th>over time<th>now{charts}</table>\n"
         f"<h2>Targets</h2>\n<table><tr><th>target<th>blocks<th>scenarios<th>findings<th>new<th>given up{rows}</table>\n"
-        f"<h2>Findings</h2>\n<table><tr><th>target<th>rule<th>mode<th>signature<th>failures{_findings(state)}</table>\n"
+        f"<h2>Findings</h2>\n<table><tr><th>target<th>rule<th>mode<th>signature<th>failures<th>witness{_findings(state)}</table>\n"
         "</html>\n"
     )
 
@@ -83,5 +83,8 @@ def _findings(state: State) -> str:
         for one in column.report.findings if column.report else ():
             cells = (target, one.rule, one.mode, one.signature, str(one.count))
             style = "" if one.known else ' class="bad"'
-            rows.append(f"<tr{style}>" + "".join(f"<td>{escape(cell)}" for cell in cells))
+            witness = (
+                f'<td><a href="{escape(folder_of(target))}/{escape(one.witness.file)}">{escape(one.witness.id)}</a>'
+            )
+            rows.append(f"<tr{style}>" + "".join(f"<td>{escape(cell)}" for cell in cells) + witness)
     return "".join(rows)

@@ -10,6 +10,7 @@ import importlib
 import logging
 import os
 import re
+import signal
 import socket
 import time
 from collections.abc import Callable
@@ -117,6 +118,7 @@ class RayCrew:
             "logging_level": logging.ERROR,
             "runtime_env": {"env_vars": {"PYTHONPATH": path}},
         }
+        before = signal.getsignal(signal.SIGTERM)
         try:
             if address:
                 _reachable(address)
@@ -132,6 +134,8 @@ class RayCrew:
                 )
         except (OSError, ValueError, RuntimeError) as error:
             raise UsageError(f"--ray {address or 'here'}: {str(error).splitlines()[0]}") from error
+        finally:
+            signal.signal(signal.SIGTERM, before)  # Ray's own would leave with exit code 15
 
     # ------------------------------------------------------------ as the driver sees it
 

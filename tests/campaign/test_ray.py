@@ -102,6 +102,19 @@ def test_a_driver_is_killed_and_resumed(cluster: Any, whole: Report, tmp_path: P
     assert "new" in (tmp_path / "index.html").read_text()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_the_report_of_what_was_done(number: signal.Signals, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ropecheck", "campaign", "--targets", "reference", "--phase", "stateful"]
+    command += ["--shards", "8", "--workers", "1", "--out", str(tmp_path)]
+    driver = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 240
+    while _taken_in(tmp_path) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    driver.send_signal(number)
+    assert driver.wait(timeout=120) == 130
+    assert merged(tmp_path, "reference").totals.scenarios > 0
+
+
 def _taken_in(out: Path) -> int:
     """Blocks that the driver has on disk."""
     try:
