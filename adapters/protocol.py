@@ -224,6 +224,10 @@ class Rotary(msgspec.Struct, frozen=True, tag="rotary"):
     sections: tuple[int, ...]
     """Pairs of a head that row t, h and w turn."""
     interleaved: bool = False
+    alternating: bool = False
+    """Rows h and w take turns, t turns the last pairs."""
+    scaling: tuple[float, int] | None = None
+    """YaRN: the factor, and the positions of training."""
     longest: int = 4096
     """Positions that the engine prepares."""
     method: str = "native"

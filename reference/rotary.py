@@ -37,16 +37,32 @@ class Layout:
     sections: tuple[int, int, int]
     interleaved: bool
     base: float
+    scaling: rotary.Scaling | None = None
+    alternating: bool = False
+    """Ernie-4.5-VL's."""
 
+    @property
+    def axes(self) -> list[int]:
+        """Per pair, the row that turns it."""
+        return axes(self.rotary_dim // 2, self.sections, self.interleaved, self.alternating)
+
+
+YARN = rotary.Scaling(4.0, 32768)
 
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
     {
         "contiguous": Layout(128, 128, (16, 24, 24), False, 1e6),
         "interleaved": Layout(128, 128, (24, 20, 20), True, 5e6),
         "partial": Layout(64, 32, (4, 6, 6), False, 1e4),
+        "uneven": Layout(128, 128, (16, 32, 16), False, 1e6),
+        "uneven interleaved": Layout(128, 128, (26, 18, 20), True, 5e6),
+        "scaled": Layout(128, 128, (16, 24, 24), False, 1e6, YARN),
+        "scaled interleaved": Layout(128, 128, (24, 20, 20), True, 1e6, YARN),
+        "alternating": Layout(128, 128, (20, 22, 22), False, 5e5, None, True),
     }
 )
-"""Qwen2-VL's, Qwen3-VL's, and contiguous sections over the first half of a head."""
+"""Qwen2-VL's, Qwen3-VL's, contiguous sections over the first half of a head, sections where h and w differ, the first
+two with YaRN, and Ernie-4.5-VL's."""
 
 
 def table_of(state: State, req: int, layout: str, method: str) -> IntArray:
@@ -66,25 +82,28 @@ def table_of(state: State, req: int, layout: str, method: str) -> IntArray:
     return table
 
 
-def axes(pairs: int, sections: Sequence[int], interleaved: bool) -> list[int]:
+def axes(pairs: int, sections: Sequence[int], interleaved: bool, alternating: bool = False) -> list[int]:
     """Per pair, the row that turns it."""
+    if alternating:
+        return [rotary.alternating_axis(pair, sections) for pair in range(pairs)]
     rule = rotary.interleaved_axis if interleaved else rotary.contiguous_axis
     return [rule(pair, sections) for pair in range(pairs)]
 
 
-def rotated(
-    table: IntArray, heads: Floats, *, sections: Sequence[int], interleaved: bool, base: float, rotary_dim: int
-) -> Floats:
+def rotated(table: IntArray, heads: Floats, layout: Layout) -> Floats:
     """heads: [T, heads, head size]; dimension i and i + rotary_dim / 2 are a pair; the rest of a head stays."""
-    return turned(table, heads, axes(rotary_dim // 2, sections, interleaved), base)
+    return turned(table, heads, layout.axes, layout.base, layout.scaling)
 
 
-def turned(table: IntArray, heads: Floats, which: Sequence[int], base: float) -> Floats:
+def turned(
+    table: IntArray, heads: Floats, which: Sequence[int], base: float, scaling: rotary.Scaling | None = None
+) -> Floats:
     """The same, with the row of each pair given. which: one row number per pair."""
     pairs = len(which)
     positions = table[list(which)].T.astype(np.float64)  # [T, pairs]
-    angles = positions * base ** (-np.arange(pairs) / pairs)
-    cos, sin = np.cos(angles)[:, None, :], np.sin(angles)[:, None, :]
+    angles = positions * np.array([rotary.frequency(pair, pairs, base, scaling) for pair in range(pairs)])
+    size = rotary.magnitude(scaling)
+    cos, sin = size * np.cos(angles)[:, None, :], size * np.sin(angles)[:, None, :]
     first, second = heads[..., :pairs], heads[..., pairs : 2 * pairs]
     out = heads.copy()
     out[..., :pairs] = first * cos - second * sin

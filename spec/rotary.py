@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ropecheck.spec.rules import MROPE, label
 
@@ -30,12 +31,75 @@ def interleaved_axis(pair: int, sections: Sequence[int]) -> int:
     return axis if axis != T and step < sections[axis] else T
 
 
+@label("rotary.alternating_sections", source="ERNIE 4.5 technical report; transformers ernie4_5_vl_moe")
+def alternating_axis(pair: int, sections: Sequence[int]) -> int:
+    """With alternating sections, rows h and w must take turns over the first sections[1] + sections[2] pairs, h first,
+    and row t must turn the rest."""
+    if pair < sections[H] + sections[W]:
+        return H if pair % 2 == 0 else W
+    return T
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """YaRN: the context is `factor` times as long as the one of training."""
+
+    factor: float
+    original: int
+    """Positions of training."""
+    fast: float = 32.0
+    slow: float = 1.0
+    """Turns over the original context from which a pair keeps its angle, and up to which it is slowed in full."""
+
+
 @label("rotary.rotation", source="arXiv 2104.09864 (RoFormer) equation 34")
-def turned(first: float, second: float, position: int, pair: int, pairs: int, base: float) -> tuple[float, float]:
-    """Pair i of n must be turned by the angle position * base^(-i/n)."""
-    angle = position * base ** (-pair / pairs)
+def turned(
+    first: float, second: float, position: int, pair: int, pairs: int, base: float, scaling: Scaling | None = None
+) -> tuple[float, float]:
+    """Pair i of n must be turned by the angle position * base^(-i/n), or as its scaling says."""
+    angle = position * frequency(pair, pairs, base, scaling)
     cos, sin = math.cos(angle), math.sin(angle)
-    return first * cos - second * sin, second * cos + first * sin
+    size = magnitude(scaling)
+    return size * (first * cos - second * sin), size * (second * cos + first * sin)
+
+
+@label("rotary.scaling", source="arXiv 2309.00071 (YaRN) section 3.2 and 3.4")
+def frequency(pair: int, pairs: int, base: float, scaling: Scaling | None = None) -> float:
+    """A scaled embedding must keep the angle of fast pairs, divide that of slow ones by the factor, and go from one to
+    the other in even steps; sections say which row a pair reads, scaled or not.
+
+    The ramp goes from the last pair that turns `fast` times or more over the original context to the first that turns
+    `slow` times or less, rounded outwards.
+    """
+    own = math.pow(base, -pair / pairs)
+    if scaling is None:
+        return own
+    low = max(math.floor(_pair_of(scaling.fast, pairs, base, scaling.original)), 0)
+    high = min(math.ceil(_pair_of(scaling.slow, pairs, base, scaling.original)), 2 * pairs - 1)
+    ramp = min(max((pair - low) / (high - low), 0.0), 1.0)
+    return own * (1 - ramp) + own / scaling.factor * ramp
+
+
+def _pair_of(turns: float, pairs: int, base: float, original: int) -> float:
+    """The pair, between whole numbers, that turns so many times over the original context."""
+    return pairs * math.log(original / (turns * 2 * math.pi)) / math.log(base)
+
+
+def magnitude(scaling: Scaling | None) -> float:
+    """What sines and cosines are multiplied by: 0.1 ln(factor) + 1 (arXiv 2309.00071 equation 22)."""
+    return 1.0 if scaling is None or scaling.factor <= 1 else 0.1 * math.log(scaling.factor) + 1
+
+
+@label(
+    "rotary.readers_bound", source="public interface: a request is admitted by its tokens, a rotation reads positions"
+)
+def within_reach(position: int, prepared: int) -> bool:
+    """Every position of a table must be one that the rotary embedding reading it has prepared, or can prepare.
+
+    A request whose positions run ahead of its tokens must be refused, or the embedding must grow: a lookup past its end
+    raises on a host, and reads foreign memory on a device.
+    """
+    return 0 <= position < prepared
 
 
 @label("rotary.every_row_counts", source=MROPE)

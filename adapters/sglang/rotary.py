@@ -40,21 +40,22 @@ FAR = 1 << 20
 
 def rotate(state: JobState, step: Rotary) -> Rotated:
     """Run the embedding. Raises Absent, and what `imported` raises."""
-    cls = embedding_class()
+    cls = embedding_class(class_of(step))
     kernels.ran.clear()
     arguments = taken(
         cls.__init__,
         head_size=step.head_size,
         rotary_dim=step.rotary_dim,
-        max_position_embeddings=step.longest,
+        max_position_embeddings=step.scaling[1] if step.scaling else step.longest,
         base=step.base,
         is_neox_style=True,
         dtype=torch.float32,
-        mrope_section=list(step.sections),
+        mrope_section=in_its_order(step),
         mrope_interleaved=step.interleaved,
+        scaling_factor=step.scaling[0] if step.scaling else None,
     )
     # All layers of a model share one embedding: what it keeps from one table must not show in the next.
-    name = repr(sorted(arguments.items(), key=str))
+    name = cls.__name__ + repr(sorted(arguments.items(), key=str))
     embedding = state.rotaries.get(name)
     if embedding is None:
         with built_for_cpus(cls) if state.device == "cpu" else contextlib.nullcontext():
@@ -74,13 +75,28 @@ def rotate(state: JobState, step: Rotary) -> Rotated:
     return Rotated(packed(query), packed(key), tuple(dict.fromkeys(kernels.ran)), changed)
 
 
-def embedding_class() -> Any:
-    """This release's MRotaryEmbedding. Raises Absent, and what `imported` raises."""
+CLASSES = ("MRotaryEmbedding", "YaRNScalingMRotaryEmbedding", "Ernie4_5_VLRotaryEmbedding")
+"""The engine's readers of a three-row table that are driven."""
+
+
+def class_of(step: Rotary) -> str:
+    """The engine's class for such sections."""
+    return CLASSES[2] if step.alternating else CLASSES[1] if step.scaling else CLASSES[0]
+
+
+def in_its_order(step: Rotary) -> list[int]:
+    """The sections as the class takes them: Ernie's has h, w, t."""
+    t, h, w = step.sections
+    return [h, w, t] if step.alternating else [t, h, w]
+
+
+def embedding_class(name: str = CLASSES[0]) -> Any:
+    """This release's class. Raises Absent, and what `imported` raises."""
     for place in PLACES:
-        cls = getattr(imported(place), "MRotaryEmbedding", None)
+        cls = getattr(imported(place), name, None)
         if cls is not None:
             return cls
-    raise Absent("this release has no MRotaryEmbedding")
+    raise Absent(f"this release has no {name}")
 
 
 @contextlib.contextmanager

@@ -80,18 +80,10 @@ def _decoded(tally: Tally, check: RotaryCheck, result: protocol.Rotated, rule: s
 def _rotation(tally: Tally, check: RotaryCheck, seen: list[Floats]) -> None:
     """Every pair by its own row's angle, and nothing else. Where all rows are equal no section can be told apart."""
     layout, given = LAYOUTS[check.layout], heads(check.table.shape[1], LAYOUTS[check.layout].head_size)
-    sections = "rotary.interleaved_sections" if layout.interleaved else "rotary.contiguous_sections"
-    right = [
-        rotated(
-            check.table,
-            part,
-            sections=layout.sections,
-            interleaved=layout.interleaved,
-            base=layout.base,
-            rotary_dim=layout.rotary_dim,
-        )
-        for part in given
-    ]
+    sections = section_rule(layout)
+    if layout.scaling is not None:
+        tally.check("rotary.scaling", MODE)
+    right = [rotated(check.table, part, layout) for part in given]
     tally.check("rotary.rotation", MODE)
     if (check.table != check.table[:1]).any():
         tally.check(sections, MODE)
@@ -103,7 +95,15 @@ def _rotation(tally: Tally, check: RotaryCheck, seen: list[Floats]) -> None:
         _fail_at(tally, check, sections, signature, place, seen, right)
     else:
         signature = _angle_signature(check, layout, given, seen, right)
-        _fail_at(tally, check, "rotary.rotation", signature, place, seen, right)
+        rule = "rotary.rotation" if layout.scaling is None else "rotary.scaling"
+        _fail_at(tally, check, rule, signature, place, seen, right)
+
+
+def section_rule(layout: Layout) -> str:
+    """The rule that says which row turns which pair."""
+    if layout.alternating:
+        return "rotary.alternating_sections"
+    return "rotary.interleaved_sections" if layout.interleaved else "rotary.contiguous_sections"
 
 
 def _row_counts(tally: Tally, check: RotaryCheck, before: list[Floats], after: list[Floats], row: int) -> None:
@@ -111,7 +111,7 @@ def _row_counts(tally: Tally, check: RotaryCheck, before: list[Floats], after: l
     rule, layout = "rotary.every_row_counts", LAYOUTS[check.layout]
     pairs = layout.rotary_dim // 2
     dims = [np.abs(new - old).max(axis=(0, 1)) != 0 for old, new in zip(before, after, strict=True)]
-    which = axes(pairs, layout.sections, layout.interleaved)
+    which = layout.axes
     own = {pair for pair in range(pairs) if which[pair] == row}
     tally.check(rule, MODE)
     for name, changed in zip(PARTS, dims, strict=True):
@@ -140,11 +140,18 @@ def _section_signature(
     if not _rest_stays(seen, right, pairs, tolerance):
         return ""
     other = axes(pairs, layout.sections, not layout.interleaved)
-    if _pairs(seen, [turned(check.table, part, other, layout.base) for part in given], pairs, tolerance).all():
+    if _pairs(
+        seen, [turned(check.table, part, other, layout.base, layout.scaling) for part in given], pairs, tolerance
+    ).all():
         return "sections contiguous" if layout.interleaved else "sections interleaved"
-    which = axes(pairs, layout.sections, layout.interleaved)
+    which = layout.axes
     by_row = [
-        _pairs(seen, [turned(check.table, part, [row] * pairs, layout.base) for part in given], pairs, tolerance)
+        _pairs(
+            seen,
+            [turned(check.table, part, [row] * pairs, layout.base, layout.scaling) for part in given],
+            pairs,
+            tolerance,
+        )
         for row in range(len(ROWS))
     ]
     found = set()
@@ -169,8 +176,11 @@ def _angle_signature(
         return "rest of the head changed"
     if _first(seen, list(given), tolerance) is None:
         return "not turned"
-    which = axes(pairs, layout.sections, layout.interleaved)
-    if _first(seen, [turned(-check.table, part, which, layout.base) for part in given], tolerance) is None:
+    which = layout.axes
+    if (
+        _first(seen, [turned(-check.table, part, which, layout.base, layout.scaling) for part in given], tolerance)
+        is None
+    ):
         return "turned backwards"
     lengths = [np.hypot(part[..., :pairs], part[..., pairs : 2 * pairs]) for part in (*seen, *given)]
     kept = all(np.allclose(got, want, atol=tolerance) for got, want in zip(lengths[:2], lengths[2:], strict=True))

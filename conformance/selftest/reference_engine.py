@@ -18,6 +18,7 @@ from ropecheck.reference import compose, rotary, tables
 from ropecheck.reference.tables import BatchTables, Part
 from ropecheck.reference.timeline import IntArray, Timeline
 from ropecheck.spec.modes import mode_of
+from ropecheck.spec.rotary import Scaling
 
 PAD_VALUE = 1_000_000
 """Padded placeholder ids start here."""
@@ -250,17 +251,20 @@ class ReferenceEngine:
 
     def rotate(self, step: protocol.Rotary) -> protocol.Rotated:
         """The rotation. A view's columns are the table's: messages carry no buffers."""
+        t, h, w = step.sections
+        layout = rotary.Layout(
+            step.head_size,
+            step.rotary_dim,
+            (t, h, w),
+            step.interleaved,
+            step.base,
+            None if step.scaling is None else Scaling(*step.scaling),
+            step.alternating,
+        )
 
         def turned(part: protocol.Tensor) -> protocol.Tensor:
             heads = np.frombuffer(part.data, dtype=np.float32).astype(np.float64)
-            out = rotary.rotated(
-                decoded(step.table),
-                heads.reshape(part.shape[0], -1, step.head_size),
-                sections=step.sections,
-                interleaved=step.interleaved,
-                base=step.base,
-                rotary_dim=step.rotary_dim,
-            )
+            out = rotary.rotated(decoded(step.table), heads.reshape(part.shape[0], -1, step.head_size), layout)
             return protocol.Tensor("float32", part.shape, out.astype(np.float32).tobytes())
 
         return protocol.Rotated(turned(step.query), turned(step.key))

@@ -29,7 +29,7 @@ from ropecheck.conformance.selftest.reference_engine import ReferenceEngine, ten
 from ropecheck.conformance.selftest.reference_worker import answer
 from ropecheck.conformance.store.files import pretty, read_scenario
 from ropecheck.reference.requests import State
-from ropecheck.reference.rotary import LAYOUTS, LONGEST, MOST, axes, rotated
+from ropecheck.reference.rotary import LAYOUTS, LONGEST, MOST, rotated
 from ropecheck.spec import rotary as rules
 from ropecheck.spec.history import OutOfDomain, text, video
 from tests.core.support import outcome
@@ -47,21 +47,14 @@ def test_the_reference_rotation_is_the_rules(name: str, columns: list[tuple[int,
     layout = LAYOUTS[name]
     table = np.array(columns, dtype=np.int64).T
     part, _ = heads(len(columns), layout.head_size)
-    out = rotated(
-        table,
-        part,
-        sections=layout.sections,
-        interleaved=layout.interleaved,
-        base=layout.base,
-        rotary_dim=layout.rotary_dim,
-    )
+    out = rotated(table, part, layout)
     pairs = layout.rotary_dim // 2
-    which = axes(pairs, layout.sections, layout.interleaved)
+    which = layout.axes
     assert [which.count(axis) for axis in range(3)] == list(layout.sections)
     for token in range(len(columns)):
         for pair in range(pairs):
             first, second = part[token, 0, pair], part[token, 0, pair + pairs]
-            turned = rules.turned(first, second, columns[token][which[pair]], pair, pairs, layout.base)
+            turned = rules.turned(first, second, columns[token][which[pair]], pair, pairs, layout.base, layout.scaling)
             assert np.allclose((out[token, 0, pair], out[token, 0, pair + pairs]), turned)
     assert (out[..., layout.rotary_dim :] == part[..., layout.rotary_dim :]).all()
 
@@ -70,9 +63,11 @@ def test_every_layout_and_rule_is_in_the_chosen_scenarios() -> None:
     scenarios = rotations.scenarios()
     assert {op.layout for one in scenarios for op in one.ops if isinstance(op, Rotate)} == set(LAYOUTS)
     assert {rule for one in scenarios for rule in outcome(one).checked if rule.startswith("rotary.")} == {
+        "rotary.alternating_sections",
         "rotary.contiguous_sections",
         "rotary.interleaved_sections",
         "rotary.rotation",
+        "rotary.scaling",
         "rotary.every_row_counts",
         "rotary.view_is_a_copy",
         "rotary.table_is_read_only",
@@ -246,3 +241,14 @@ def test_scenarios_that_only_turn_have_something_to_check() -> None:
     assert plan(PICTURES).checks
     with pytest.raises(OutOfDomain, match="nothing to check"):
         plan(Scenario(name="x", ops=PICTURES.ops[:1]))
+
+
+def test_yarn_by_its_numbers() -> None:
+    """Head 128, base 1e6, factor 4, 32,768 positions of training: the ramp goes from pair 23 to pair 40."""
+    yarn = rules.Scaling(4.0, 32768)
+    assert rules.magnitude(yarn) == pytest.approx(1.138629, abs=1e-6)
+    right = {0: 1.0, 23: 1e6 ** (-23 / 64), 30: 0.00106436, 39: 6.49039e-5, 40: 4.44570e-5, 63: 3.10234e-7}
+    for pair, value in right.items():
+        assert rules.frequency(pair, 64, 1e6, yarn) == pytest.approx(value, rel=1e-5)
+    assert rules.frequency(30, 64, 1e6) == pytest.approx(0.00153993, rel=1e-5)
+    assert rules.magnitude(None) == 1.0 and rules.within_reach(4095, 4096) and not rules.within_reach(4096, 4096)

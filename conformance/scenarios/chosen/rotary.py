@@ -22,7 +22,7 @@ def scenarios() -> list[Scenario]:
                     Rotate(0, layout),
                 )
             )
-    for layout, tokens in zip(LAYOUTS, (1024, 513, 257), strict=True):
+    for layout, tokens in zip(LAYOUTS, (1024, 513, 257, 33, 65, 129, 66, 34), strict=True):
         out.append(
             scenario(
                 f"rotary {layout}, {tokens} tokens",

@@ -115,6 +115,13 @@ MUTANTS = (
     _mutant(
         "rotary of another base", "slip", "the base is not the model's", lambda step: _with(step, base=step.base * 2)
     ),
+    _mutant("rotary unscaled", "slip", "the scaling is not read", lambda step: _with(step, scaling=None)),
+    _mutant(
+        "rotary of alternating sections as contiguous",
+        "slip",
+        "h and w do not take turns",
+        lambda step: _with(step, alternating=False),
+    ),
     _mutant("rotary backwards", "slip", "the sine has the wrong sign", lambda step: _table(step, -decoded(step.table))),
     _mutant("rotary ignores the stride", "slip", "rows of a wider buffer are read as packed ones", _packed),
 )
