@@ -49,7 +49,7 @@ def judge_states(tally: Tally, check: StateCheck, result: protocol.States, befor
         if state is None:
             tally.unrun.append(Unrun(stage="decode", message=f"no state of request {req} was answered", step=check.op))
             continue
-        if req in earlier and req not in check.subject:
+        if req in earlier and req not in check.subject and req not in check.own:
             _bystander(tally, check, earlier[req], state)
         arrived = check.kind == "turn" and req in check.subject
         if arrived:
@@ -61,7 +61,7 @@ def judge_states(tally: Tally, check: StateCheck, result: protocol.States, befor
             _held(tally, check, expected, state, "turn", earlier.get(req), telling)
         elif expected.request.status == "refused":
             continue
-        elif req in check.subject:
+        elif req in check.subject or (req in check.own and expected.request.status == "retracted"):
             _held(tally, check, expected, state, "scheduled", earlier.get(req))
         elif expected.request.status != "finished":
             _held(tally, check, expected, state, "later", None)

@@ -72,18 +72,17 @@ class Situation:
         return [] if view is None or view.rows is None else list(zip(*view.rows, strict=True))
 
 
-def ends_with_media(request: Request) -> bool:
-    """Whether the last token of its prompt has a column of its own."""
-    return bool(request.prompt) and not request.prompt[-1].is_text
-
-
 def retraction_continues_from_t(s: Situation) -> bool:
-    """A retracted request's table goes on after the t row of the prompt's last column, not the largest position."""
+    """A retracted request's table goes on after the t row of its last column, not after the largest position in it.
+
+    The table is that of the last turn that brought media; a text turn shares it.
+    """
     lineage = [] if s.request is None else list(s.ancestors(s.request))
-    base = next((one for one in lineage if _was_retracted(s, one) and ends_with_media(one)), None)
+    base = next((one for one in lineage if _was_retracted(s, one) and one.has_media), None)
     if base is None:
         return False
-    table = [tuple(column) for column in line_of(s.states[-1], base).table.T.tolist()]
+    line = line_of(s.states[-1], base)
+    table = [tuple(column) for column in line.table[:, : line.tabulated].T.tolist()]
     seen = s.observed()[: len(base.ids) + base.outputs]
     if not seen:
         return s.failure.rule != "retraction.table"

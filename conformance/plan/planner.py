@@ -66,6 +66,8 @@ class StateCheck:
     """Operation tag: what happened between the two observations."""
     subject: frozenset[int]
     """Requests that the operation may change."""
+    own: frozenset[int]
+    """Requests that the operation prefills: they are none that it must leave alone."""
     parent: int | None
     since: int | None
     expected: tuple[ExpectedState, ...]
@@ -318,6 +320,7 @@ class _Planner:
                 result=len(self.steps),
                 kind=ops.tag(op),
                 subject=subject,
+                own=_prefilled(op),
                 parent=parent,
                 since=self.last_observed,
                 expected=expected,
@@ -392,6 +395,12 @@ def _turn_of(state: State, op: ops.Turn, made: Request) -> ArrivedTurn:
         parent_known=known,
         parent_finished=settled,
     )
+
+
+def _prefilled(op: ops.Operation) -> frozenset[int]:
+    if not isinstance(op, ops.Build):
+        return frozenset()
+    return frozenset(req for part in op.batch.parts if _prefills(op, part) for req in part.reqs)
 
 
 def _prefills(op: ops.Build, part: ops.BatchPart) -> bool:
