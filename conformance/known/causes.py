@@ -83,7 +83,9 @@ def retraction_continues_from_t(s: Situation) -> bool:
         return False
     line = line_of(s.states[-1], base)
     table = [tuple(column) for column in line.table[:, : line.tabulated].T.tolist()]
-    seen = s.observed()[: len(base.ids) + base.outputs]
+    # A later turn continues from the reply that counts; its own tokens come after.
+    reply = base.outputs if base is lineage[0] else min(base.outputs, base.max_new_tokens)
+    seen = s.observed()[: len(base.ids) + reply]
     if not seen:
         return s.failure.rule != "retraction.table"
     first = table[-1][0] + 1
