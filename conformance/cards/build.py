@@ -59,9 +59,11 @@ def groups(summary: Summary) -> list[list[Finding]]:
     return found
 
 
-def _telling(finding: Finding, function: str) -> tuple[bool, bool, tuple[int, int, str]]:
-    """Least is most telling: it ran the suspected function, it is the forward's own table, its witness is small."""
-    return function not in finding.ran if function else False, finding.failure.label != "", finding.size
+def _telling(finding: Finding, function: str) -> tuple[bool, bool, int, tuple[int, int, str]]:
+    """Least is most telling: it ran the suspected function, it is the forward's own table, it is met often, its
+    witness is small."""
+    elsewhere = function not in finding.ran if function else False
+    return elsewhere, finding.failure.label != "", -finding.count, finding.size
 
 
 def _same_entry(one: Finding, other: Finding) -> bool:

@@ -66,7 +66,9 @@ def engine_lines(findings: Sequence[Finding], summary: Summary) -> tuple[EngineL
     if not traced:
         return ()
     score = scores(summary)
-    names = {name for finding in traced for name in finding.ran}
+    names = {name for finding in traced for name in finding.ran if "<locals>" not in name}
+    if not names:
+        return ()
     best = sorted(names, key=lambda name: score(name, traced), reverse=True)[:SHOWN]
     enough = WORTH * score(best[0], traced)[0]
     return tuple(_line(name, traced, summary) for name in best if score(name, traced)[0] >= enough)

@@ -66,13 +66,13 @@ def check(
     if max_failures < 0:
         raise UsageError(f"--max-failures {max_failures}: must be 0 or more")
     target = target_of(checkout, str(path) if "/" in str(path) else f"./{path}")
-    beside = _base_of(base or default_base(checkout) or "known", path)
+    beside = base_of(base or default_base(checkout) or "known", path)
     failed = _last_failed(out) if last_failed else ()
     settings = Settings(
         target=target,
         workers=1,
         out=out,
-        phases=(_phase("last failed", failed),) if last_failed else _phases(phase, beside is not None, known),
+        phases=(_phase("last failed", failed),) if last_failed else phases_of(phase, beside is not None, known),
         options=Options(seed=seed),
         limits=Limits(scenario=limit_for(time_limit)),
         known_folder=known,
@@ -81,13 +81,13 @@ def check(
         most_new=1 if fail_fast else max_failures,
         complete=False,
     )
-    with _running(beside, settings) as running:
+    with beside_it(beside, settings) as running:
         listeners: list[Listener] = [*reports_for(report, out), Terminal(console())]
         return run_session(replace(settings, base=running), listeners).exit_code
 
 
 @contextmanager
-def _running(beside: Target | None, settings: Settings) -> Iterator[Base | None]:
+def beside_it(beside: Target | None, settings: Settings) -> Iterator[Base | None]:
     """The base's worker, started beside the other one."""
     if beside is None:
         yield None
@@ -99,7 +99,7 @@ def _running(beside: Target | None, settings: Settings) -> Iterator[Base | None]
         yield base
 
 
-def _base_of(base: str, path: Path) -> Target | None:
+def base_of(base: str, path: Path) -> Target | None:
     """The target to compare with; None: the known-failure list. Raises UsageError for what is neither."""
     if base == "known":
         return None
@@ -109,7 +109,7 @@ def _base_of(base: str, path: Path) -> Target | None:
     return target_of(checkout, checkout.commit)
 
 
-def _phases(names: list[str] | None, compared: bool, known: Path) -> tuple[Phase, ...]:
+def phases_of(names: list[str] | None, compared: bool, known: Path) -> tuple[Phase, ...]:
     chosen = phases.select(names or PHASES)
     if not compared:
         return chosen

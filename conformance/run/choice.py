@@ -55,16 +55,25 @@ EVERYTHING = Choice()
 
 def modes_of(scenario: Subject) -> frozenset[str]:
     """The forward modes that a scenario runs, as the protocol calls them."""
+    return frozenset(_modes(scenario))
+
+
+def last_mode(scenario: Subject) -> str:
+    """The last of them; "rotary" where a scenario only turns heads."""
+    return ([*_modes(scenario)] or ["rotary"])[-1]
+
+
+def _modes(scenario: Subject) -> list[str]:
     if isinstance(scenario, Case):
-        return frozenset({scenario.mode})
+        return [scenario.mode]
     if isinstance(scenario, Script):
-        return frozenset({"scheduler"})
+        return ["scheduler"]
     try:
         steps = plan(scenario).job.steps
     except OutOfDomain:
-        return frozenset()
+        return []
     forwards = (step.forward if isinstance(step, protocol.Cost) else step for step in steps)
-    return frozenset(step.mode for step in forwards if isinstance(step, protocol.Forward))
+    return [step.mode for step in forwards if isinstance(step, protocol.Forward)]
 
 
 def words_of(expression: str) -> tuple[str, ...]:
