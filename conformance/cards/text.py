@@ -96,7 +96,7 @@ def operation_lines(card: Card) -> list[Text]:
 
 def _place(card: Card) -> str:
     if card.prompt:
-        return f", builder {card.label}"
+        return f", builder {card.label}" if card.label else ""
     wrong = next((line.number for line in card.operations if line.wrong), None)
     table = f" ({card.label})" if card.label else ""
     return "" if wrong is None else f", operation {wrong}{table}"

@@ -177,10 +177,27 @@ def _sizes(driver: Driver) -> None:
     driver.check_all(scenarios, total=len(scenarios))
 
 
-def _scheduler(driver: Driver) -> None:
-    from ropecheck.conformance.scripts.chosen import all_scripts
+SCRIPT_COUNT = 120
+"""Drawn scripts of a default run."""
+SMALL_SERVERS = ("plain", "retracting_overlap")
+SMALL_ACTIONS = 3
+"""Every script of so many client actions, on these servers."""
 
-    scripts = all_scripts()
+
+def _scheduler(driver: Driver) -> None:
+    from ropecheck.conformance.scripts import small
+    from ropecheck.conformance.scripts.chosen import all_scripts
+    from ropecheck.conformance.scripts.draws import random_scripts
+
+    drawn = sorted(random_scripts(driver.options.seed, SCRIPT_COUNT), key=lambda script: script.server)
+    walked = [script for server in SMALL_SERVERS for script in small.walk(server, SMALL_ACTIONS)]
+    # One server after another, so that a worker starts each once.
+    scripts = sorted([*all_scripts(), *walked, *drawn], key=lambda script: script.server)
+    certificate = small.certificate(SMALL_SERVERS, SMALL_ACTIONS)
+    if len(walked) == len(SMALL_SERVERS) * small.count(SMALL_ACTIONS):
+        driver.warn(f"scheduler: {certificate}")
+    else:
+        driver.warn(f"scheduler: walked {len(walked)} scripts, a second count says otherwise: {certificate}", loud=True)
     driver.check_all(scripts, total=len(scripts))
 
 
