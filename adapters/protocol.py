@@ -421,6 +421,8 @@ class Played(msgspec.Struct, frozen=True, tag="played"):
     """Answer to a Play: what happened, as `ropecheck.adapters.events` in NDJSON."""
 
     trace: bytes
+    functions: dict[str, bool] = {}
+    """Functions of the engine that handle positions -> whether they were entered; what has not been told before."""
 
 
 Result = Played | Tables | States | Done | Raised | NotOffered | Counted | Rotated | PromptTables

@@ -82,6 +82,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """"mode x situation" -> times reached."""
     ran: dict[str, dict[str, int]] = {}
     """Mode -> engine function or kernel -> forwards in which it is known to have run."""
+    functions: dict[str, bool] = {}
+    """Functions of the engine that handle positions -> whether they were entered."""
     forwards: int = 0
     engine_ns: int = 0
     compare_ns: int = 0

@@ -176,6 +176,8 @@ class Summary:
     """Engine function or kernel -> forwards in which it is known to have run."""
     lines: dict[str, set[int]] = field(default_factory=dict)
     """Engine file -> lines that ran, where the worker tells."""
+    functions: dict[str, bool] = field(default_factory=dict)
+    """Functions of the engine that handle positions, found in its source -> whether a script entered them."""
     findings: list[Finding] = field(default_factory=list)
     unrun: list[tuple[Subject, Unrun, str]] = field(default_factory=list)
     """Scenario, why, stored file; at most MAX_UNRUN of them (`totals.could_not_run` counts all)."""

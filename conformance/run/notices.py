@@ -79,10 +79,46 @@ def unreached(summary: Summary, asked: Container[str]) -> dict[str, tuple[str, .
         "modes that the scheduler never made": tuple(
             mode for mode in made() if "scheduler" in asked and not summary.modes.get(f"scheduler.{mode}", [0])[0]
         ),
+        **functions_not_entered(summary),
         ROUTES: tuple(
             f"{name} ({what})"
             for name, what in summary.header.hello.routes.items()
             if "routes" in asked and name not in summary.routes
+        ),
+    }
+
+
+ELSEWHERE = {
+    "graph": "needs a GPU: graphs are captured there",
+    "npu": "needs an NPU",
+    "dllm": "needs a diffusion model",
+    "dflash": "needs a draft of that algorithm",
+    "dspark": "needs a draft of that algorithm",
+    "uno": "needs a draft of that algorithm",
+    "frozen_kv": "needs a draft that shares the target's cache",
+    "multi_layer": "needs a draft of several layers",
+    "_pp_": "needs pipeline ranks",
+    "dp_": "needs data-parallel ranks",
+    "tbo": "needs two-batch overlap on a GPU",
+    "beam": "beam search",
+    "canary": "the engine's own debugging",
+    "swa": "needs a model with sliding windows",
+    "mamba": "needs a hybrid model",
+}
+"""Words in a function's name or file -> why a scheduler with a toy model on a CPU does not enter it."""
+
+
+def functions_not_entered(summary: Summary) -> dict[str, tuple[str, ...]]:
+    """Of the engine's functions that handle positions, those that no script entered: what can be reached, and what
+    cannot here, with the reason."""
+    every = summary.functions
+    missed = [name for name, entered in sorted(every.items()) if not entered]
+    why = {name: next((reason for word, reason in ELSEWHERE.items() if word in name.lower()), "") for name in missed}
+    of = f"of {len(every)} position functions, not entered by the scheduler"
+    return {
+        of: tuple(name for name in missed if not why[name]),
+        "position functions out of the scheduler's reach here": tuple(
+            f"{name} ({reason})" for name, reason in why.items() if reason
         ),
     }
 

@@ -173,9 +173,15 @@ class Pool(Generic[P]):
         seat.turn = (seat.turn + 1) % self.depth
         seat.queue.append(ticket)
         if len(seat.queue) == 1:
-            seat.deadline = time.monotonic() + self.limits.scenario
+            seat.deadline = time.monotonic() + self._allowed(seat)
         seat.process.send(ticket.plan.job)
         self._watch_writes(seat)
+
+    def _allowed(self, seat: Seat[P]) -> float:
+        """Seconds for the running job: a script may have to start its server first, and counts its own CPU seconds."""
+        steps = seat.queue[0].plan.job.steps if seat.queue else ()
+        scripted = bool(steps) and isinstance(steps[0], protocol.Play)
+        return self.limits.scenario * (6.0 if scripted else 1.0)
 
     # ------------------------------------------------------------ processes
 
@@ -261,7 +267,7 @@ class Pool(Generic[P]):
             if seat.process is None or not seat.deadline or now < seat.deadline:
                 continue
             if seat.ready:
-                self._replace(seat, "time limit", f"no answer within {self.limits.scenario:g} s; the worker was killed")
+                self._replace(seat, "time limit", f"no answer within {self._allowed(seat):g} s; the worker was killed")
             else:
                 self._replace(seat, "handshake", f"no hello within {self.limits.start:g} s; the worker was killed")
 
@@ -303,7 +309,7 @@ class Pool(Generic[P]):
             return
         seat.strikes = 0
         seat.queue.popleft()
-        seat.deadline = time.monotonic() + self.limits.scenario if seat.queue else 0.0
+        seat.deadline = time.monotonic() + self._allowed(seat) if seat.queue else 0.0
         if poisoned(answer):
             self._broken(seat, ticket, answer)
             return

@@ -57,6 +57,8 @@ class Tally:
             seen = summary.ran.setdefault(mode, {})
             for name, forwards in names.items():
                 seen[name] = seen.get(name, 0) + forwards
+        for name, entered in outcome.functions.items():
+            summary.functions[name] = entered or summary.functions.get(name, False)
         for file, lines in done.lines.items():
             summary.lines.setdefault(file, set()).update(lines)
         for pair in set(outcome.not_offered):

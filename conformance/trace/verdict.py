@@ -26,6 +26,7 @@ def judge_script(script: Script, result: protocol.Result) -> Outcome:
         failures=tuple(ordered(checked.failures)),
         modes=checked.judge.modes,
         situations={f"{situation} ({script.server})": n for situation, n in checked.judge.situations.items()},
+        functions=result.functions,
         forwards=checked.judge.forwards,
     )
 

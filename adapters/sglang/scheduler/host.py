@@ -28,10 +28,10 @@ from typing import Any, NoReturn
 import msgspec
 
 from ropecheck.adapters import events, play
-from ropecheck.adapters.sglang.scheduler import build, faults
+from ropecheck.adapters.sglang.scheduler import build, entered, faults
 
-PATIENCE = 15.0
-"""Seconds for one script, its server's start included."""
+CPU_SECONDS = 15.0
+"""Of one script, in its own process: more means that the loop goes round for ever. A busy machine does not count."""
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -40,6 +40,8 @@ class Told(msgspec.Struct, frozen=True):
     trace: bytes = b""
     problem: str = ""
     stage: str = "engine"
+    functions: dict[str, bool] = {}
+    """Functions of the engine that handle positions -> whether they were entered; what has not been told before."""
     dead: bool = False
     """The process that played it is of no further use."""
 
@@ -176,12 +178,15 @@ def _asked(child: _Child, body: bytes) -> Told:
         child.pipe.sendall(struct.pack("<I", len(body)) + body)
     except OSError:
         return Told(problem="the scheduler's process ended between two scripts", stage="adapter", dead=True)
-    answer = receive(child.pipe, PATIENCE)
-    if answer is not None:
-        return msgspec.msgpack.decode(answer, type=Told)
+    answer = receive(child.pipe)
+    if answer is None:
+        return Told(problem="the scheduler's process ended", stage="adapter", dead=True)
+    told = msgspec.msgpack.decode(answer, type=Told)
+    if told.trace or told.problem:
+        return told
     header = msgspec.msgpack.decode(body, type=play.Play).header
-    died = events.Died(error="Hang", message=f"no answer within {PATIENCE:g} s: it hangs, or its process crashed")
-    return Told(trace=events.line(header) + events.line(died), dead=True)
+    died = events.Died(error=told.stage, message=f"the script's process used {CPU_SECONDS:g} s of CPU, or crashed")
+    return Told(trace=events.line(header) + events.line(died))
 
 
 def _child(pipe: socket.socket) -> None:
@@ -196,6 +201,7 @@ def _child(pipe: socket.socket) -> None:
     os.environ.update(server.environment)
     try:
         faults.install()
+        told_of = dict.fromkeys(entered.watch(), False)
         player = Player(build.build(server))
     except build.NotOffered as error:
         send(pipe, Told(problem=str(error), stage="not offered", dead=True))
@@ -209,17 +215,22 @@ def _child(pipe: socket.socket) -> None:
     while body is not None:
         pid = os.fork()
         if pid:
-            os.waitpid(pid, 0)
+            _, status = os.waitpid(pid, 0)
+            if os.WIFSIGNALED(status):  # a player stops its clock before it answers: this script has no answer
+                name = signal.Signals(os.WTERMSIG(status)).name
+                send(pipe, Told(stage="Hang" if name == "SIGPROF" else f"Crash ({name})"))
             body = receive(pipe)
             continue
         while body is not None:
-            signal.alarm(int(PATIENCE) - 2)  # ends a player that hangs; the host says so
+            signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
             script = msgspec.msgpack.decode(body, type=play.Play)
             try:
-                told = Told(trace=player.play(script))
+                trace = player.play(script)
+                told = Told(trace=trace, functions=told_of | dict.fromkeys(entered.fresh(), True))
+                told_of = {}
             except OwnFault as fault:
                 told, player.dead = Told(problem=str(fault), stage="adapter"), True
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
             send(pipe, told)
             if player.dead:
                 break

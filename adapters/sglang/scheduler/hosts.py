@@ -29,7 +29,7 @@ def play(step: protocol.Play) -> protocol.Result:
         return protocol.NotOffered("no process for schedulers was forked")
     told = _HOSTS[0].play(step.body)
     if not told.problem:
-        return protocol.Played(told.trace)
+        return protocol.Played(told.trace, told.functions)
     if told.stage == "not offered":
         return protocol.NotOffered(told.problem)
     return protocol.Raised(stage=told.stage, type="SchedulerProcess", message=told.problem, where="")

@@ -1,0 +1,103 @@
+"""Which of the engine's functions that handle positions a scheduler has entered, found in the engine's own source.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| - | Played.functions | functions under `FOLDERS` whose text names a table, a delta or positions |
+
+Nothing is faked: a function's code is exchanged for a note and put back at its first call.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+FOLDERS = (
+    "sglang.srt.managers.",
+    "sglang.srt.model_executor.",
+    "sglang.srt.speculative.",
+    "sglang.srt.session.",
+    "sglang.srt.mem_cache.",
+    "sglang.kernels.ops.speculative.",
+    "sglang.kernels.ops.attention.position",
+)
+NAMES = ("positions", "position_ids")
+
+_waiting: list[tuple[str, FunctionType, CodeType]] = []
+_fresh: list[str] = []
+
+
+def watch() -> tuple[str, ...]:
+    """Note the first call of every such function from now on; their names."""
+    names = []
+    for module in [module for name, module in sorted(sys.modules.items()) if name.startswith(FOLDERS)]:
+        for name, function in _functions(module):
+            names.append(f"{module.__name__.removeprefix('sglang.').removeprefix('srt.')}:{name}")
+            _watch(names[-1], function)
+    return tuple(names)
+
+
+def fresh() -> tuple[str, ...]:
+    """Names of the functions entered since the last time."""
+    found = tuple(_fresh)
+    _fresh.clear()
+    return found
+
+
+def entered(number: int) -> FunctionType:
+    """A watched function was called: note it once and put its code back."""
+    name, function, code = _waiting[number]
+    if function.__code__ is not code:
+        function.__code__ = code
+        _fresh.append(name)
+    return function
+
+
+def _watch(name: str, function: FunctionType) -> None:
+    space: dict[str, Any] = {}
+    text = f"def note(*args, **kwargs):\n    return __import__('sys').modules[{__name__!r}].entered({len(_waiting)})"
+    exec(compile(f"{text}(*args, **kwargs)", "<watched>", "exec"), space)
+    _waiting.append((name, function, function.__code__))
+    function.__code__ = space["note"].__code__
+
+
+def _functions(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
+    """Qualified name and object of every function of the module whose text speaks of positions."""
+    file = getattr(module, "__file__", None)
+    if not file or not file.endswith(".py"):
+        return
+    text = Path(file).read_text("utf-8", "replace")
+    if not any(word in text for word in (*NAMES, "mrope")):
+        return
+    for name in _named(ast.parse(text), ""):
+        found: Any = module
+        for part in name.split("."):
+            found = vars(found).get(part) if hasattr(found, "__dict__") else None
+            found = getattr(found, "__func__", found)
+        # Closures and generators keep their code; decorated functions are entered through their wrappers.
+        found = getattr(found, "__wrapped__", found)
+        if isinstance(found, FunctionType) and not found.__code__.co_freevars and not found.__code__.co_flags & 0x2A0:
+            yield name, found
+
+
+def _named(node: ast.AST, outer: str) -> Iterator[str]:
+    for inner in ast.iter_child_nodes(node):
+        if isinstance(inner, ast.ClassDef):
+            yield from _named(inner, f"{outer}{inner.name}.")
+        elif isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef) and any(map(_speaks, ast.walk(inner))):
+            yield f"{outer}{inner.name}"
+
+
+def _speaks(node: ast.AST) -> bool:
+    word = ""
+    if isinstance(node, ast.Attribute):
+        word = node.attr
+    elif isinstance(node, ast.Name):
+        word = node.id
+    elif isinstance(node, ast.arg | ast.keyword):
+        word = node.arg or ""
+    return word in NAMES or "mrope" in word
