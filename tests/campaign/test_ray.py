@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -36,8 +37,16 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return run_here(tmp_path_factory.mktemp("whole"), LONG)
 
 
+@pytest.fixture(autouse=True)
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One cluster at a time, whatever other test processes do."""
+    with (tmp_path_factory.getbasetemp().parent / "ray.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.fixture
-def cluster() -> Iterator[Any]:
+def cluster(alone: None) -> Iterator[Any]:
     """A head with one core, and a second node with one."""
     from ray.cluster_utils import Cluster
 
