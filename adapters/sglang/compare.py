@@ -46,7 +46,7 @@ class Comparator:
         kept, self._kept = self._kept, []
         host, self._right = self._right, bytearray()
         device = kept[0][0].device
-        right = torch.frombuffer(host, dtype=torch.int64).to(device) if host else torch.empty(0, dtype=torch.int64)
+        right = torch.frombuffer(host or bytearray(8), dtype=torch.int64)[: len(host) // 8].to(device)
         if torch.equal(torch.cat([seen for seen, _, _ in kept]), right):
             return [None] * len(kept)
         out: list[tuple[Any, Any] | None] = []
