@@ -305,7 +305,28 @@ class Shutdown(msgspec.Struct, frozen=True, tag="shutdown"):
     """End the process."""
 
 
-Request = Job | Shutdown
+class Plant(msgspec.Struct, frozen=True, tag="plant"):
+    """Make one edit of one engine function, in memory, in place of the last one. Without a function: the engine as it
+    was. For `score --engine`; an adapter that cannot says so."""
+
+    module: str = ""
+    function: str = ""
+    edit: str = ""
+    nth: int = 0
+    count: bool = False
+    """Only say how many edits of each kind the function has."""
+
+
+class Planted(msgspec.Struct, frozen=True, tag="planted"):
+    """Answer to a Plant."""
+
+    where: str = ""
+    """The line; "" where nothing was planted."""
+    counts: dict[str, int] = {}
+    problem: str = ""
+
+
+Request = Job | Shutdown | Plant
 
 
 # ---------------------------------------------------------------- answers
@@ -479,7 +500,7 @@ def unheard(target: str) -> Hello:
     return Hello(PROTOCOL, target, "", "", "", "", 0, {}, {}, {}, {})
 
 
-Response = Hello | Answer
+Response = Hello | Answer | Planted
 
 
 # ---------------------------------------------------------------- framing

@@ -40,6 +40,8 @@ class Layout:
     scaling: rotary.Scaling | None = None
     alternating: bool = False
     """Ernie-4.5-VL's."""
+    longest: int = LONGEST
+    """Positions that the embedding has prepared."""
 
     @property
     def axes(self) -> list[int]:
@@ -58,11 +60,12 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
         "uneven interleaved": Layout(128, 128, (26, 18, 20), True, 5e6),
         "scaled": Layout(128, 128, (16, 24, 24), False, 1e6, YARN),
         "scaled interleaved": Layout(128, 128, (24, 20, 20), True, 1e6, YARN),
+        "short": Layout(128, 128, (16, 24, 24), False, 1e6, longest=32),
         "alternating": Layout(128, 128, (20, 22, 22), False, 5e5, None, True),
     }
 )
 """Qwen2-VL's, Qwen3-VL's, contiguous sections over the first half of a head, sections where h and w differ, the first
-two with YaRN, and Ernie-4.5-VL's."""
+two with YaRN, the first one with few positions prepared, and Ernie-4.5-VL's."""
 
 
 def table_of(state: State, req: int, layout: str, method: str) -> IntArray:
@@ -74,10 +77,13 @@ def table_of(state: State, req: int, layout: str, method: str) -> IntArray:
     if layout not in LAYOUTS or method not in METHODS:
         raise OutOfDomain(f"layout {layout!r} or method {method!r} is unknown")
     tokens = tokens_of(request)
+    if tokens > LAYOUTS[layout].longest:
+        raise OutOfDomain(f"request {req} has {tokens} tokens, more than {layout!r} has positions: never admitted")
     if tokens > MOST:
         raise OutOfDomain(f"request {req} has {tokens} tokens; one rotation turns at most {MOST}")
     table = line_of(state, request).take(np.arange(tokens, dtype=np.int64))
-    if table.shape[0] != 3 or int(table.max()) + FAR >= LONGEST:
+    bounded = LAYOUTS[layout].longest < LONGEST  # there the end is the point
+    if table.shape[0] != 3 or (not bounded and int(table.max()) + FAR >= LONGEST):
         raise OutOfDomain(f"request {req}: a rotation reads three rows of positions below {LONGEST - FAR}")
     return table
 

@@ -92,6 +92,9 @@ def serve(incoming: BinaryIO, outgoing: BinaryIO, engine: Any, device: str) -> N
         if isinstance(request, protocol.Shutdown):
             return
         try:
+            if isinstance(request, protocol.Plant):
+                protocol.send(outgoing, planting(request))
+                continue
             if cover is not None:
                 cover.start()
             answer = jobs.answer(engine, request, device)
@@ -100,6 +103,24 @@ def serve(incoming: BinaryIO, outgoing: BinaryIO, engine: Any, device: str) -> N
             protocol.send(outgoing, answer)
         except BrokenPipeError:
             return
+
+
+def planting(request: protocol.Plant) -> protocol.Planted:
+    """Make, count or take back an edit of the engine."""
+    from ropecheck.adapters.sglang import plant
+    from ropecheck.adapters.sglang_routes import models
+
+    models.engine_processor.cache_clear()  # they keep tables of an engine that was another one
+    try:
+        if request.count:
+            return protocol.Planted(counts=plant.count(request.module, request.function))
+        if not request.function:
+            plant.restore()
+            return protocol.Planted()
+        return protocol.Planted(plant.plant(request.module, request.function, request.edit, request.nth))
+    except Exception as error:
+        plant.restore()
+        return protocol.Planted(problem=f"{type(error).__name__}: {error}")
 
 
 def hello(engine: Any, device: str, faked: tuple[str, ...]) -> protocol.Hello:

@@ -52,6 +52,9 @@ def serve(incoming: BinaryIO, outgoing: BinaryIO, device: str) -> None:
         if isinstance(request, protocol.Shutdown):
             return
         try:
+            if isinstance(request, protocol.Plant):
+                protocol.send(outgoing, protocol.Planted(problem="this adapter plants nothing"))
+                continue
             protocol.send(outgoing, answer(request, device))
         except BrokenPipeError:
             return

@@ -15,7 +15,7 @@ from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.matrix import bisect as bisection
 from ropecheck.conformance.matrix import matrix
 from ropecheck.conformance.matrix import render as matrix_render
-from ropecheck.conformance.selftest import history_score, mutant_score
+from ropecheck.conformance.selftest import engine_score, history_score, mutant_score
 from ropecheck.conformance.selftest.mutants import all_mutants
 from ropecheck.conformance.store.files import pretty, write_atomic
 from ropecheck.conformance.targets import pip_overlay, provision, provisioned, smoke
@@ -197,6 +197,12 @@ def bisect(
 def score(
     history: Annotated[bool, typer.Option("--history", help="On past bugs, by the releases around them.")] = False,
     mutants: Annotated[bool, typer.Option("--mutants", help="On planted faults; some minutes.")] = False,
+    engine: Annotated[
+        bool, typer.Option("--engine", help="On edits of the target's own source; some minutes.")
+    ] = False,
+    target: Annotated[str, typer.Option("--target", help="With --engine: the engine.")] = "sglang",
+    most: Annotated[int | None, typer.Option("--most", help="With --engine: at most so many faults.")] = None,
+    out: Annotated[Path, typer.Option("--out", help="With --engine: folder of the worker's log.")] = Path(".ropecheck"),
     phase: PhaseOption = None,
     seed: SeedOption = 0,
     workers: WorkersOption = 0,
@@ -204,8 +210,10 @@ def score(
     json: Annotated[Path | None, typer.Option("--json", help="File for the JSON form.")] = None,
 ) -> int:
     """How many bugs the suite catches, and why each miss is missed."""
-    if history == mutants:
-        raise UsageError("score: say on what, with --history or --mutants")
+    if history + mutants + engine != 1:
+        raise UsageError("score: say on what, with --history, --mutants or --engine")
+    if engine:
+        return score_engine(target, out, seed, most, json)
     if mutants:
         return score_mutants()
     bugs = history_score.load()
@@ -236,6 +244,18 @@ def score_mutants() -> int:
     for line in mutant_score.lines(result):
         console().print(line, soft_wrap=True)
     return result.exit_code
+
+
+def score_engine(target: str, out: Path, seed: int, most: int | None, json: Path | None) -> int:
+    """Edits of the engine's own source: what each is caught by, and which are not."""
+    found = []
+    for one in engine_score.score(target, out, seed, most):
+        found.append(one)
+        console().print(engine_score.line(one), soft_wrap=True)
+    console().print(engine_score.summary(found), soft_wrap=True)
+    if json is not None:
+        write_atomic(json, pretty(msgspec.to_builtins(found)))
+    return engine_score.exit_code(found)
 
 
 def mount(app: typer.Typer) -> None:

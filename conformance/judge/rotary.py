@@ -12,7 +12,8 @@ from ropecheck.conformance.judge.outcome import Difference, Failure, Unrun
 from ropecheck.conformance.judge.signature import raise_signature, raised_line
 from ropecheck.conformance.judge.tally import Tally
 from ropecheck.conformance.plan.rotary import ROWS, RotaryCheck, heads
-from ropecheck.reference.rotary import LAYOUTS, Floats, Layout, axes, rotated, turned
+from ropecheck.reference.rotary import LAYOUTS, LONGEST, Floats, Layout, axes, rotated, turned
+from ropecheck.spec.rotary import within_reach
 
 MODE = "rotary"
 """What reports file it under."""
@@ -26,6 +27,9 @@ TOLERANCE = 2e-4
 def judge_rotary(tally: Tally, check: RotaryCheck, answer: protocol.Answer) -> None:
     """Judge the five answers; without the first there is nothing to compare the others with."""
     first, *others = (answer.results[number] for number in check.results)
+    if LAYOUTS[check.layout].longest < LONGEST:
+        _bound(tally, check, first)
+        return
     seen = _read(tally, check, first, "rotary.rotation")
     if seen is None:
         return
@@ -40,6 +44,30 @@ def judge_rotary(tally: Tally, check: RotaryCheck, answer: protocol.Answer) -> N
         place = _first(view, seen, 0.0)
         if place is not None:
             _fail_at(tally, check, "rotary.view_is_a_copy", "a view differs from a copy", place, view, seen)
+
+
+def _bound(tally: Tally, check: RotaryCheck, result: protocol.Result) -> None:
+    """Positions beyond what the embedding has prepared: refused in words of its own, or turned all the same."""
+    rule, layout = "rotary.readers_bound", LAYOUTS[check.layout]
+    reach = within_reach(int(check.table.max()), layout.longest)
+    if not reach and isinstance(result, protocol.Raised) and result.stage == "engine":
+        tally.check(rule, MODE)
+        if result.type in LOOKUPS:
+            message = f"position {int(check.table.max())} of {layout.longest} prepared: {raised_line(result)}"
+            _fail(tally, check, rule, "looks past its end", message, where=result.where)
+        return
+    seen = _read(tally, check, result, rule)
+    if seen is None:
+        return
+    tally.check(rule, MODE)
+    right = [rotated(check.table, part, layout) for part in heads(check.table.shape[1], layout.head_size)]
+    place = _first(seen, right, _tolerance(check))
+    if place is not None:
+        _fail_at(tally, check, rule, "reads another position", place, seen, right)
+
+
+LOOKUPS = ("IndexError", "RuntimeError")
+"""What a tensor raises for an index that it does not have; an engine's refusal says which request and why."""
 
 
 def _read(tally: Tally, check: RotaryCheck, result: protocol.Result, rule: str) -> list[Floats] | None:

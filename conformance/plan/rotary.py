@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ropecheck.adapters import protocol
-from ropecheck.reference.rotary import FAR, LAYOUTS, LONGEST, Floats
+from ropecheck.reference.rotary import FAR, LAYOUTS, Floats
 from ropecheck.reference.timeline import IntArray
 
 ROWS = "thw"
@@ -74,7 +74,7 @@ def _step(check: RotaryCheck, table: IntArray, buffer: int = 0) -> protocol.Rota
         interleaved=layout.interleaved,
         alternating=layout.alternating,
         scaling=None if layout.scaling is None else (layout.scaling.factor, layout.scaling.original),
-        longest=LONGEST,
+        longest=layout.longest,
         method=check.method,
         buffer=buffer,
     )

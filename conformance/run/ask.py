@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from ropecheck.adapters import protocol
 from ropecheck.conformance.run.client import Process
 from ropecheck.conformance.run.seat import Unacceptable, answer_of, hello_of, poisoned
@@ -66,6 +68,14 @@ class Asked:
         except protocol.ProtocolError as error:
             self._process.stop()
             raise NoAnswer(f"the worker does not speak the protocol: {error}") from error
+
+    def plant(self, message: protocol.Plant) -> protocol.Planted:
+        """Edit the engine in the worker, or take the edit back. Raises NoAnswer."""
+        self._process.send(message)
+        body = self._next(self.patience)
+        if body is None:
+            raise NoAnswer(f"the worker {self._process.how_it_ended()}: {self._process.last_words(1)}")
+        return msgspec.msgpack.decode(body, type=protocol.Planted)
 
     def _begin(self) -> protocol.Hello:
         try:

@@ -55,6 +55,9 @@ def serve(in_fd: int, out_fd: int, make: Callable[[], ReferenceEngine], target: 
             request = decoder.decode(body)
             if isinstance(request, protocol.Shutdown):
                 return
+            if isinstance(request, protocol.Plant):
+                protocol.send(sink, protocol.Planted(problem="this adapter plants nothing"))
+                continue
             protocol.send(sink, answer(request, make()))
 
 

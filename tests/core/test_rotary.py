@@ -66,6 +66,7 @@ def test_every_layout_and_rule_is_in_the_chosen_scenarios() -> None:
         "rotary.alternating_sections",
         "rotary.contiguous_sections",
         "rotary.interleaved_sections",
+        "rotary.readers_bound",
         "rotary.rotation",
         "rotary.scaling",
         "rotary.every_row_counts",

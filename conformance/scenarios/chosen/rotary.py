@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from ropecheck.conformance.scenario.operations import Finish, Open, Rotate, Scenario, Submit, Turn
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, media, prefill, replies, running, scenario
-from ropecheck.reference.rotary import LAYOUTS
+from ropecheck.reference.rotary import LAYOUTS, LONGEST
 from ropecheck.spec.history import image, text, video
+
+WHOLE = tuple(name for name, layout in LAYOUTS.items() if layout.longest == LONGEST)
+"""Layouts with more positions prepared than any prompt here reaches."""
 
 NAMES = ("text", "two images", "image then video", "long video")
 
@@ -13,7 +16,7 @@ NAMES = ("text", "two images", "image then video", "long video")
 def scenarios() -> list[Scenario]:
     out = []
     for name in NAMES:
-        for layout in LAYOUTS:
+        for layout in WHOLE:
             out.append(
                 scenario(
                     f"rotary {layout}, {name}",
@@ -22,7 +25,7 @@ def scenarios() -> list[Scenario]:
                     Rotate(0, layout),
                 )
             )
-    for layout, tokens in zip(LAYOUTS, (1024, 513, 257, 33, 65, 129, 66, 34), strict=True):
+    for layout, tokens in zip(WHOLE, (1024, 513, 257, 33, 65, 129, 66, 34), strict=True):
         out.append(
             scenario(
                 f"rotary {layout}, {tokens} tokens",
@@ -40,6 +43,23 @@ def scenarios() -> list[Scenario]:
                 family="qwen2_5_vl",
             )
         )
+    out.append(
+        scenario(
+            "rotary short, positions ahead of the tokens",
+            "Four tokens, admitted by their number; the clip's second step sits behind all positions prepared.",
+            Submit(0, (text(1), video(2, 2, 2, 16.0), text(1))),
+            Rotate(0, "short"),
+            family="qwen2_5_vl",
+        )
+    )
+    out.append(
+        scenario(
+            "rotary short, the last position",
+            "As many tokens as positions.",
+            Submit(0, (text(32 - 2),)),
+            Rotate(0, "short"),
+        )
+    )
     out.append(
         scenario(
             "rotary, generated text",

@@ -115,6 +115,12 @@ MUTANTS = (
     _mutant(
         "rotary of another base", "slip", "the base is not the model's", lambda step: _with(step, base=step.base * 2)
     ),
+    _mutant(
+        "rotary clamps positions",
+        "slip",
+        "a position past the prepared ones reads the last one",
+        lambda step: _table(step, np.minimum(decoded(step.table), step.longest - 1)),
+    ),
     _mutant("rotary unscaled", "slip", "the scaling is not read", lambda step: _with(step, scaling=None)),
     _mutant(
         "rotary of alternating sections as contiguous",

@@ -1,0 +1,220 @@
+"""How strong the suite is against the engine itself: one edit of one function of its source at a time.
+
+The functions are a list (data/engine_faults.toml); the edits are drawn from their places by a seed, without a look at
+what the suite sends. An edit that changes no answer is told as missed, unless the list argues that it is no fault.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from ropecheck.adapters import protocol
+from ropecheck.conformance.errors import GaveUp, UsageError
+from ropecheck.conformance.families.cases import all_cases
+from ropecheck.conformance.judge.outcome import Outcome, Unrun
+from ropecheck.conformance.plan.planner import Plan, plan
+from ropecheck.conformance.routes.cases import cases as route_cases
+from ropecheck.conformance.run.ask import Asked, NoAnswer
+from ropecheck.conformance.run.session import verdict_of
+from ropecheck.conformance.run.subject import CasePlan, plan_case
+from ropecheck.conformance.scenarios.chosen import chosen, laws
+from ropecheck.conformance.targets.registry import find
+
+FILE = Path(__file__).parents[1] / "data" / "engine_faults.toml"
+
+DRAWN = 5
+"""Drawn prompts per family, beside the chosen ones."""
+
+
+class Functions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Functions of one module, and how many edits of each are drawn."""
+
+    module: str
+    names: tuple[str, ...]
+    places: int = 3
+
+
+class Equivalent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An edit that is no fault."""
+
+    function: str
+    edit: str
+    nth: int
+    reason: str
+
+
+class Faults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The list."""
+
+    function: tuple[Functions, ...]
+    equivalent: tuple[Equivalent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One edit."""
+
+    module: str
+    function: str
+    edit: str
+    nth: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.function}: {self.edit} {self.nth}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What became of a fault. by: the rule that caught it, or how the worker ended. equivalent: why it is none."""
+
+    fault: Fault
+    where: str
+    caught: bool
+    by: str = ""
+    subject: str = ""
+    seconds: float = 0.0
+    equivalent: str = ""
+
+
+def load(path: Path = FILE) -> Faults:
+    """The list. Raises UsageError for a broken one."""
+    try:
+        return msgspec.convert(tomllib.loads(path.read_text("utf-8")), Faults)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise UsageError(f"{path.name}: {error}") from None
+
+
+def draw(counts: dict[tuple[str, str], dict[str, int]], places: dict[str, int], seed: int) -> list[Fault]:
+    """`places[function]` edits of each function, spread over the kinds. counts: what each function offers."""
+    found = []
+    for (module, function), kinds in counts.items():
+        offered = [(edit, nth) for edit, many in sorted(kinds.items()) for nth in range(many)]
+        source = random.Random(f"{function} {seed}")
+        source.shuffle(offered)
+        taken: list[tuple[str, int]] = []
+        for edit, nth in offered:  # a kind that is not there yet goes first
+            if len(taken) < places[function] and edit not in {kind for kind, _ in taken}:
+                taken.append((edit, nth))
+        for one in offered:
+            if len(taken) < places[function] and one not in taken:
+                taken.append(one)
+        found += [Fault(module, function, edit, nth) for edit, nth in taken]
+    return found
+
+
+def plans(engine: str) -> list[Plan | CasePlan]:
+    """What a default run sends on a CPU, without the walk up to a bound and the random draws: they come after these."""
+    scenarios: list[Plan | CasePlan] = [plan(one, "cpu") for one in (*chosen(), *laws.scenarios())]
+    cases = {case.id: case for case in (*route_cases(engine), *all_cases(engine, 0, DRAWN))}
+    return [*scenarios, *(plan_case(case) for case in cases.values())]
+
+
+class Scorer:
+    """A worker, what is sent to it, and what the engine answers as it is."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._plans = plans(asked.hello.target)
+        self._right = {one.job.id: _keys(self._outcome(one)) for one in self._plans}
+
+    def functions(self, faults: Faults) -> dict[tuple[str, str], dict[str, int]]:
+        """What edits the listed functions offer in this release."""
+        found = {}
+        for one in faults.function:
+            for name in one.names:
+                counts = self._asked.plant(protocol.Plant(one.module, name, count=True)).counts
+                if counts:
+                    found[one.module, name] = counts
+        return found
+
+    def score(self, fault: Fault, equivalent: str = "") -> Scored:
+        """Plant it, send everything until something is answered otherwise, and take it back."""
+        started = time.monotonic()
+        planted = self._asked.plant(protocol.Plant(fault.module, fault.function, fault.edit, fault.nth))
+        if planted.problem:
+            return Scored(fault, "", False, f"not planted: {planted.problem}")
+        try:
+            for one in self._in_order(fault):
+                outcome = self._outcome(one)
+                new = _keys(outcome) - self._right[one.job.id]
+                if new:
+                    by, seconds = sorted(new)[0], time.monotonic() - started
+                    return Scored(fault, planted.where, True, by, one.scenario.name, seconds, equivalent)
+        except NoAnswer as error:
+            return Scored(fault, planted.where, True, str(error), "", time.monotonic() - started, equivalent)
+        finally:
+            self._asked.plant(protocol.Plant())
+        return Scored(fault, planted.where, False, "", "", time.monotonic() - started, equivalent)
+
+    def _in_order(self, fault: Fault) -> Iterator[Plan | CasePlan]:
+        """Prompt tables first where a builder was edited: the order decides on seconds, not on what is caught."""
+        builders = ".multimodal." in fault.module or "rope_index" in fault.module
+        return iter(sorted(self._plans, key=lambda one: isinstance(one, CasePlan) != builders))
+
+    def _outcome(self, one: Plan | CasePlan) -> Outcome:
+        results = self._asked.ask(one.job)
+        return verdict_of(one, protocol.Answer(one.job.id, results, 0, 0))
+
+
+def _keys(outcome: Outcome) -> set[str]:
+    """What is wrong, in words that do not depend on the run."""
+    wrong = {f"{failure.rule} ({failure.signature})" for failure in outcome.failures}
+    return wrong | {f"could not run: {one.stage}" for one in outcome.unrun} | _declined(outcome)
+
+
+def _declined(outcome: Outcome) -> set[str]:
+    return {f"not offered: {reason}" for _, reason in outcome.not_offered}
+
+
+def score(target: str, out: Path, seed: int = 0, most: int | None = None) -> Iterator[Scored]:
+    """Every fault of the list, one after the other. Raises GaveUp when the worker does not start."""
+    faults = load()
+    places = {name: one.places for one in faults.function for name in one.names}
+    argued = {(one.function, one.edit, one.nth): one.reason for one in faults.equivalent}
+    try:
+        with Asked(find(target, "cpu"), "cpu", out / "engine-score.log") as asked:
+            scorer = Scorer(asked)
+            drawn = draw(scorer.functions(faults), places, seed)
+            for fault in drawn[:most]:
+                yield scorer.score(fault, argued.get((fault.function, fault.edit, fault.nth), ""))
+    except NoAnswer as error:
+        raise GaveUp(str(error)) from error
+
+
+def line(one: Scored) -> str:
+    """One line on one fault."""
+    place = f"{one.fault.name} ({one.where})" if one.where else one.fault.name
+    if one.caught:
+        return f"caught      {place}: {one.by} in {one.seconds:.1f} s"
+    if one.equivalent:
+        return f"no fault    {place}: {one.equivalent}"
+    return f"{'missed' if one.where else 'not planted':<12}{place} {one.by}".rstrip()
+
+
+def summary(found: list[Scored]) -> str:
+    """The score."""
+    planted = [one for one in found if one.where]
+    caught = sum(one.caught for one in planted)
+    argued = sum(bool(one.equivalent) and not one.caught for one in planted)
+    return (
+        f"{caught} caught, {argued} argued to be no faults, {len(planted) - caught - argued} missed, of {len(planted)}"
+    )
+
+
+def exit_code(found: list[Scored]) -> int:
+    """1 for a missed fault, and for an argued one that is caught; 4 when nothing was planted."""
+    planted = [one for one in found if one.where]
+    if not planted:
+        return 4
+    return 1 if any(one.caught == bool(one.equivalent) for one in planted) else 0
+
+
+__all__ = ["Fault", "Scored", "Unrun", "draw", "load", "score"]

@@ -1,0 +1,97 @@
+"""Edits of an engine's source: they are found, made in memory, and taken back; the drawing and the score."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ropecheck.adapters.sglang import plant
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.selftest.engine_score import Fault, Scored, draw, exit_code, line, load, summary
+
+SOURCE = """
+class Table:
+    def __init__(self):
+        self.rows = []
+
+    def last(self, width):
+        if width > 3:
+            self.rows.append(width)
+        return max(width - 1, len(self.rows))
+
+
+def total(values):
+    return sum(value + 1 for value in values)
+"""
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    (tmp_path / "toy_engine.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("toy_engine", None)
+    yield importlib.import_module("toy_engine")
+    plant.restore()
+    sys.modules.pop("toy_engine", None)
+
+
+def test_places_are_counted_by_kind(engine: Any) -> None:
+    assert plant.count("toy_engine", "Table.last") == {
+        "condition": 1,
+        "bound": 1,
+        "number": 2,
+        "sign": 1,
+        "lost line": 1,
+    }
+    assert plant.count("toy_engine", "Table.first") == plant.count("no_engine", "f") == {}
+
+
+@pytest.mark.parametrize(
+    ("edit", "nth", "answer"),
+    [("sign", 0, 6), ("condition", 0, 4), ("lost line", 0, 4), ("number", 0, 4), ("number", 1, 3), ("bound", 0, 4)],
+)
+def test_an_edit_is_made_and_taken_back(engine: Any, edit: str, nth: int, answer: int) -> None:
+    assert engine.Table().last(5) == 4
+    table = engine.Table()
+    assert plant.plant("toy_engine", "Table.last", edit, nth).startswith("line ")
+    assert table.last(5) == answer
+    plant.restore()
+    assert engine.Table().last(5) == 4
+
+
+def test_one_edit_at_a_time(engine: Any) -> None:
+    plant.plant("toy_engine", "Table.last", "sign", 0)
+    plant.plant("toy_engine", "total", "number", 0)
+    assert engine.Table().last(5) == 4 and engine.total([1, 2]) == 7
+    with pytest.raises(LookupError, match="1 places"):
+        plant.plant("toy_engine", "total", "number", 1)
+    assert engine.total([1, 2]) == 5
+
+
+def test_a_seed_is_one_set_spread_over_kinds() -> None:
+    counts = {("m", "f"): {"sign": 5, "number": 9, "bound": 1}, ("m", "g"): {"call": 1}}
+    drawn = draw(counts, {"f": 3, "g": 3}, 0)
+    assert drawn == draw(counts, {"f": 3, "g": 3}, 0) and len(drawn) == 4
+    assert {one.edit for one in drawn if one.function == "f"} == {"sign", "number", "bound"}
+    assert len({one.name for one in drawn}) == 4
+
+
+def test_the_score_says_what_is_missed() -> None:
+    fault = Fault("m", "f", "sign", 0)
+    caught, missed = Scored(fault, "line 3", True, "table.index (off by one)"), Scored(fault, "line 3", False)
+    argued, absent = Scored(fault, "line 3", False, equivalent="never read"), Scored(fault, "", False, "not planted: x")
+    assert summary([caught, missed, argued, absent]) == "1 caught, 1 argued to be no faults, 1 missed, of 3"
+    assert [exit_code(found) for found in ([caught, argued], [missed], [absent])] == [0, 1, 4]
+    assert exit_code([Scored(fault, "line 3", True, equivalent="never read")]) == 1
+    assert [line(one).split()[0] for one in (caught, missed, argued, absent)] == ["caught", "missed", "no", "not"]
+
+
+def test_the_list_is_checked(tmp_path: Path) -> None:
+    assert sum(len(one.names) * one.places for one in load().function) >= 40
+    (tmp_path / "f.toml").write_text('[[function]]\nmodule = "m"\nnamed = []\n')
+    with pytest.raises(UsageError, match="f.toml"):
+        load(tmp_path / "f.toml")
