@@ -38,7 +38,11 @@ class Asked:
         self._process.stop()
 
     def ask(self, job: protocol.Job) -> tuple[protocol.Result, ...]:
-        """The results of a job, one a step. A worker that dies, breaks its device or answers anything else is replaced.
+        """The results of a job, one a step. As `answered`."""
+        return self.answered(job).results
+
+    def answered(self, job: protocol.Job) -> protocol.Answer:
+        """The answer to a job. A worker that dies, breaks its device or answers anything else is replaced.
         Raises NoAnswer for that job."""
         self._process.send(job)
         body = self._next(self.patience)
@@ -59,7 +63,7 @@ class Asked:
         if poisoned(answer):
             self._process.stop()
             self._begin()
-        return answer.results
+        return answer
 
     def _next(self, seconds: float) -> bytes | None:
         """The next frame; what is none is as good as no answer. Raises NoAnswer."""

@@ -123,7 +123,13 @@ class Scorer:
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
         self._plans = plans(asked.hello.target)
-        self._right = {one.job.id: _keys(self._outcome(one)) for one in self._plans}
+        self._right: dict[str, set[str]] = {}
+        self._calls: dict[str, list[Plan | CasePlan]] = {}
+        for one in self._plans:
+            answer = asked.answered(msgspec.structs.replace(one.job, trace=True))
+            self._right[one.job.id] = _keys(verdict_of(one, answer))
+            for name in {called for step in answer.traced for called in step}:
+                self._calls.setdefault(_place(name), []).append(one)
 
     def functions(self, faults: Faults) -> dict[tuple[str, str], dict[str, int]]:
         """What edits the listed functions offer in this release."""
@@ -142,7 +148,7 @@ class Scorer:
         if planted.problem:
             return Scored(fault, "", False, f"not planted: {planted.problem}")
         try:
-            for one in self._in_order(fault):
+            for one in self._calling(fault):
                 outcome = self._outcome(one)
                 new = _keys(outcome) - self._right[one.job.id]
                 if new:
@@ -152,12 +158,12 @@ class Scorer:
             return Scored(fault, planted.where, True, str(error), "", time.monotonic() - started, equivalent)
         finally:
             self._asked.plant(protocol.Plant())
-        return Scored(fault, planted.where, False, "", "", time.monotonic() - started, equivalent)
+        by = "" if self._calling(fault) else "nothing calls it"
+        return Scored(fault, planted.where, False, by, "", time.monotonic() - started, equivalent)
 
-    def _in_order(self, fault: Fault) -> Iterator[Plan | CasePlan]:
-        """Prompt tables first where a builder was edited: the order decides on seconds, not on what is caught."""
-        builders = ".multimodal." in fault.module or "rope_index" in fault.module
-        return iter(sorted(self._plans, key=lambda one: isinstance(one, CasePlan) != builders))
+    def _calling(self, fault: Fault) -> list[Plan | CasePlan]:
+        """What calls the function: nothing else can be answered otherwise."""
+        return self._calls.get(f"{fault.module.replace('.', '/')}.py {fault.function}", [])
 
     def _outcome(self, one: Plan | CasePlan) -> Outcome:
         results = self._asked.ask(one.job)
@@ -168,6 +174,12 @@ def _keys(outcome: Outcome) -> set[str]:
     """What is wrong, in words that do not depend on the run."""
     wrong = {f"{failure.rule} ({failure.signature})" for failure in outcome.failures}
     return wrong | {f"could not run: {one.stage}" for one in outcome.unrun} | _declined(outcome)
+
+
+def _place(called: str) -> str:
+    """ "file.py function" of a traced call, without its line."""
+    path, _, rest = called.partition(":")
+    return f"{path} {rest.partition(' ')[2]}"
 
 
 def _declined(outcome: Outcome) -> set[str]:
