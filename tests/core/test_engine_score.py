@@ -93,5 +93,5 @@ def test_the_score_says_what_is_missed() -> None:
 def test_the_list_is_checked(tmp_path: Path) -> None:
     assert sum(len(one.names) * one.places for one in load().function) >= 40
     (tmp_path / "f.toml").write_text('[[function]]\nmodule = "m"\nnamed = []\n')
-    with pytest.raises(UsageError, match="f.toml"):
+    with pytest.raises(UsageError, match=r"f\.toml"):
         load(tmp_path / "f.toml")
