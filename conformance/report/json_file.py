@@ -11,10 +11,11 @@ from typing import Literal
 
 import msgspec
 
+from ropecheck.conformance.cards.build import cards
 from ropecheck.conformance.judge.outcome import TableView
 from ropecheck.conformance.results import part
 from ropecheck.conformance.run.events import Event, Finding, RunEnded, Summary
-from ropecheck.conformance.store.files import pretty, write_atomic
+from ropecheck.conformance.store.files import REPORTS, pretty, write_atomic
 
 SCHEMA: Literal[5] = 5
 """Raised with every change that a reader could notice."""
@@ -225,9 +226,10 @@ def all_warnings(summary: Summary) -> list[str]:
 
 
 def listener(path: Path, event: Event) -> None:
-    """Write the report when the run has ended."""
+    """Write the report when the run has ended, and beside it what people are shown of it, card by card."""
     if isinstance(event, RunEnded):
         write_atomic(path, pretty(build(event.summary)))
+        write_atomic(path.with_name(REPORTS["cards"]), pretty(cards(event.summary)))
 
 
 def schema() -> bytes:

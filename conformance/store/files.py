@@ -242,6 +242,7 @@ _ID = re.compile(r"^[0-9a-f]{12}\.json$")
 
 REPORTS = {
     "json": "report.json",
+    "cards": "cards.json",
     "junit": "junit.xml",
     "html": "report.html",
     "github": "summary.md",

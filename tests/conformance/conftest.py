@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ropecheck.conformance.cli import app as cli
-from ropecheck.conformance.run import phases, session
+from ropecheck.conformance.run import phases, session, subject
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.targets import registry as targets
 from tests.conformance.support import planted, stub_judge, stub_plan
@@ -28,6 +28,7 @@ def stubs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str,
     """Targets "planted" and "planted-HOW", and a phase "codes" over the scenarios that a test puts into the value."""
     scenarios: dict[str, list[Scenario]] = {"codes": []}
     monkeypatch.setattr(session, "plan", stub_plan)
+    monkeypatch.setattr(subject, "plan", stub_plan)
     monkeypatch.setattr(session, "judge", stub_judge)
     monkeypatch.setattr(
         targets,

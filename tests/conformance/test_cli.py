@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from ropecheck.conformance.cli import app as cli
-from ropecheck.conformance.run import phases, session
+from ropecheck.conformance.run import phases, subject
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.spec.history import OutOfDomain
 from ropecheck.spec.rules import all_rules
@@ -123,7 +123,7 @@ def test_an_illegal_scenario_is_exit_2_and_what_was_done_is_reported(
             raise OutOfDomain("ops[1] (extend): no such request 4")
         return stub_plan(one, device)
 
-    monkeypatch.setattr(session, "plan", plan)
+    monkeypatch.setattr(subject, "plan", plan)
     fillers = [scenario(*[how.OK] * n) for n in range(4, 14)]
     assert ropecheck([FAILS_A, *fillers, illegal]) == 2
     assert f"scenario illegal one ({illegal.id}) is not legal: ops[1]" in capsys.readouterr().err
@@ -168,7 +168,7 @@ def test_an_illegal_scenario_is_named_with_its_file(
 
     path = tmp_path / "mine.json"
     path.write_bytes(msgspec.json.encode(PASSES))
-    monkeypatch.setattr(session, "plan", plan)
+    monkeypatch.setattr(subject, "plan", plan)
     assert cli.execute(["replay", str(path), "--target", "planted", "--out", str(tmp_path / "out")]) == 2
     assert capsys.readouterr().err == f"ropecheck: {path}: not legal: ops[1] (extend): no such request 4\n"
 
@@ -217,7 +217,7 @@ import sys
 from pathlib import Path
 from ropecheck.conformance import cli
 from ropecheck.conformance.run import phases
-from ropecheck.conformance.run import session
+from ropecheck.conformance.run import session, subject
 from ropecheck.conformance.targets import registry as targets
 from tests.conformance import support
 session.plan, session.judge = support.stub_plan, support.stub_judge

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from ropecheck.conformance.cards.card import Card
 from ropecheck.conformance.device import report as device_report
 from ropecheck.conformance.judge.outcome import Outcome, TableView
 from ropecheck.conformance.report import json_file as report_json
@@ -200,3 +201,12 @@ def test_the_summary_names_the_kernels_of_each_mode(ropecheck: Run, tmp_path: Pa
     assert device_report.main([str(tmp_path)]) == 0
     summary = (tmp_path / "summary.md").read_text()
     assert "| decode | `triton clamp` |\n| extend | `triton position` |" in summary
+
+
+def test_the_cards_are_a_file_too(ropecheck: Run, tmp_path: Path) -> None:
+    ropecheck([PASSES, FAILS_A])
+    (card,) = msgspec.json.decode((tmp_path / "out" / "cards.json").read_bytes(), type=tuple[Card, ...])
+    assert (card.rule, card.signature, card.state, card.witness) == (RULE, "A", "new", FAILS_A.id)
+    assert card.location == ("engine/file.py", 1)
+    assert [line.wrong for line in card.operations] == [True]
+    assert card.replay.startswith("ropecheck replay ")
