@@ -44,6 +44,7 @@ NOT_DRIVEN = {
     "multi-layer EAGLE": "no draft decode, and a draft extend widened to the left (its graph runner is loaded, with an "
     "EAGLE draft extend's batch)",
     "prefill, DFLASH and DSPARK graphs; capture and replay": "load steps that are not called, and graphs themselves",
+    "BailingMRotaryEmbedding": "a reader of three rows whose sections follow no paper",
     "TBO slices, prefill context parallelism, NPU and CPU graph runners": "other producers and consumers of tables",
 }
 """Ways to a table that no member of ForwardMode names -> what they are. A run says that it does not look at them."""
