@@ -14,20 +14,26 @@ Raw = Mapping[str, Any]
 
 
 def upgraded(raw: Any) -> Any:
-    """A scenario as JSON values, its operations in today's format; what is no operation of the first is left alone."""
+    """A scenario as JSON values, its operations in today's format; what is no operation of the first is left alone.
+
+    Raises msgspec.ValidationError for a field that the first format does not have: it would be lost.
+    """
     if not isinstance(raw, dict) or not isinstance(raw.get("ops"), list):
         return raw
-    return raw | {"ops": [_operation(op) for op in raw["ops"]]}
+    return raw | {"ops": [_operation(op, f"$.ops[{number}]") for number, op in enumerate(raw["ops"])]}
 
 
-def _operation(raw: Any) -> Any:
+def _operation(raw: Any, where: str) -> Any:
     if not isinstance(raw, dict):
         return raw
     if raw.get("type") == "cost":
-        return raw | {"of": _operation(raw.get("of"))}
+        return raw | {"of": _operation(raw.get("of"), f"{where}.of")}
     make = _FORMS.get(str(raw.get("type")))
     if make is None:
         return raw
+    for name in raw:
+        if name not in _FIELDS:
+            raise msgspec.ValidationError(f"unknown field `{name}` - at `{where}`")
     try:
         return msgspec.to_builtins(make(raw))
     except (KeyError, TypeError, AttributeError):
@@ -62,6 +68,12 @@ def _block(raw: Raw) -> Build:
     size = raw["block_size"]
     return words.block(raw["reqs"], [number * size for number in raw["blocks"]], size)
 
+
+_FIELDS = {
+    *("type", "reqs", "windows", "split", "kernel", "pad", "pad_tokens", "pad_batch", "decodes", "num_steps", "topk"),
+    *("path", "host_lengths", "parents", "ragged", "ragged_tokens", "num_draft_tokens", "blocks", "block_size"),
+}
+"""Every field of those operations."""
 
 _FORMS: Mapping[str, Callable[[Raw], Build]] = {
     "extend": lambda raw: words.extend(_windows(raw), "split_prefill" if raw.get("split") else "extend", **_how(raw)),

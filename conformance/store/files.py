@@ -150,10 +150,10 @@ def read_any(path: Path) -> AnyStored:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: not JSON: {error}") from error
-    raw = _upgraded(raw)
     if not isinstance(raw, dict):
         raise UsageError(f"{path}: a scenario is a JSON object, not {type(raw).__name__}")
     try:
+        raw = _upgraded(raw)
         if "case" in raw or "prompts" in raw:
             return _read_case(path, raw)
         if "script" in raw or "actions" in raw:

@@ -138,7 +138,7 @@ def test_an_illegal_scenario_is_exit_2_and_what_was_done_is_reported(
         (b"\xff\xfe", "not JSON"),
         (b"[]", "a scenario is a JSON object"),
         (b'{"name": "x"}', "missing required field `ops`"),
-        (b'{"name": "x", "ops": [{"type": "idle", "pad_batch": "two"}]}', "$.ops[0].pad_batch"),
+        (b'{"name": "x", "ops": [{"type": "idle", "pad_batch": "two"}]}', "$.ops[0].buffer_rows"),
         (b'{"name": "x", "ops": [{"type": "idle", "padbatch": 2}]}', "unknown field `padbatch` - at `$.ops[0]`"),
         (b'{"name": "x", "ops": [{"type": "jump"}]}', "jump"),
         (b'{"scenario": {"name": "x", "opps": []}, "target": "", "version": "", "device": ""}', "$.scenario"),
