@@ -64,6 +64,8 @@ class Judge:
             case events.Retract(req=req):
                 histories.retract(req)
                 self._saw("retraction")
+            case events.Abort(req=req):
+                histories.abort(req)
             case events.Open():
                 histories.open(event)
             case events.Close(session=session):

@@ -44,6 +44,8 @@ class Live:
     verified: int = 0
     """Committed tokens at its last verify."""
     finished: str = ""
+    given_up: bool = False
+    """The client has aborted it, and was not told its end yet: the engine may have ended it or not."""
     absent: int = 0
     """Forwards since its end."""
     wrong: str = ""
@@ -89,6 +91,8 @@ class Session:
     turns: dict[str, Saved] = field(default_factory=dict)
     last: str = ""
     in_flight: str = ""
+    lost: bool = False
+    """Which turn is its last cannot be known from outside: a turn came while an aborted one may have been running."""
 
 
 class Histories:
@@ -125,6 +129,14 @@ class Histories:
         rewrites = event.replace or bool(event.offset) or event.drop_previous_output
         name = session.last if session.streaming else event.parent
         parent = session.turns.get(name)
+        before = self.live.get(session.in_flight if session.streaming else name)
+        if before is not None and before.given_up and not before.finished and not rewrites:
+            session.lost = session.streaming
+            self._unsettled(event, session, name, new)
+            return None
+        if session.lost:
+            self._unsettled(event, session, name, new)
+            return None
         if session.streaming:
             refuse = must_refuse(True, bool(session.in_flight), True, True, rewrites)
         elif not name:
@@ -135,14 +147,13 @@ class Histories:
         if refuse:
             return self._join(event, new, self._width(new), refuse=True)
         if parent is not None and (parent.finished == "abort" or (event.replace and not parent.finished)):
-            self.unsettled.add(event.req)  # what such a parent leaves is not defined
-            session.turns[event.req] = Saved(new, 0, 0, 0, event.max_new_tokens, "abort", name, "")
+            self._unsettled(event, session, name, new)
             return None
         history, kept = self._history(parent, event, new)
         brings = any(not run.is_text for run in new)
         width = self._width(history)
         tabulated = width if brings or parent is None else min(parent.tabulated, kept)
-        live = self._join(event, history, tabulated, refuse=False)
+        live = self._join(event, history, tabulated, refuse=refuse)
         live.wrong = parent.wrong if parent is not None else ""
         if event.replace and not session.streaming:
             self._cut_tree(session, name)
@@ -153,6 +164,17 @@ class Histories:
         if session.streaming:
             session.in_flight = event.req
         return live
+
+    def _unsettled(self, event: events.Arrive, session: Session, name: str, new: History) -> None:
+        """What such a parent leaves is not defined."""
+        self.unsettled.add(event.req)
+        session.turns[event.req] = Saved(new, 0, 0, 0, event.max_new_tokens, "abort", name, "")
+
+    def abort(self, name: str) -> None:
+        """The client gives a request up; "" all."""
+        for live in self.live.values():
+            if not name or live.name == name:
+                live.given_up = True
 
     def _join(self, event: events.Arrive, history: History, tabulated: int, refuse: bool | None) -> Live:
         place = self._place(history, tabulated)

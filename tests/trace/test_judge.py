@@ -196,6 +196,14 @@ def test_a_turn_on_an_unfinished_or_unknown_turn_is_refused(end: str) -> None:
     assert keys(*running, turn, told) == wanted
 
 
+@pytest.mark.parametrize("end", ["length", "abort"])
+def test_after_an_abort_a_stream_may_take_the_next_turn_or_not(end: str) -> None:
+    """The client cannot know whether the engine has ended the aborted one already."""
+    first = (Open("s", True), arrive(session="s"), events.Abort("a"))
+    told = Output("b", (), end, "the session says no" if end == "abort" else "")
+    assert not keys(*first, arrive("b", (Run("text", 1),), session="s"), told)
+
+
 def test_a_session_that_is_closed_takes_no_turn() -> None:
     late = arrive("b", session="s")
     assert not keys(Open("s"), Close("s"), late, Output("b", (), "abort", "session s does not exist"))

@@ -168,9 +168,14 @@ def build(server: Server) -> Any:
         given["speculative_draft_load_format"] = "dummy"
     arguments = arguments_module.ServerArgs(model_path=checkpoint(_MODEL), **given)
     ports = arguments_module.PortArgs.init_new(arguments)
+    if not hasattr(context, "SpawnRanks"):  # up to 0.5.20 ranks are the constructor's arguments
+        context.publish(arguments, role="scheduler")
+        ranks = [
+            name for name in inspect.signature(scheduler.Scheduler).parameters if name.endswith(("_rank", "gpu_id"))
+        ]
+        return scheduler.Scheduler(arguments, ports, **{name: None if name == "dp_rank" else 0 for name in ranks})
     rank = context.spawn_world_rank(arguments, tp_rank=0, pp_rank=0)
-    ranks = context.SpawnRanks(world_rank=rank, dp_rank=None, gpu_id=0)
-    context.publish(arguments, role="scheduler", ranks=ranks)
+    context.publish(arguments, role="scheduler", ranks=context.SpawnRanks(world_rank=rank, dp_rank=None, gpu_id=0))
     return scheduler.Scheduler(arguments, ports)
 
 

@@ -70,6 +70,7 @@ class Player:
         self.dead = False
         scheduler = self.scheduler
         scheduler.gracefully_exit = False
+        scheduler.forward_ct = 0  # the engine's switch that forces retraction counts by it
         try:
             scheduler.run_event_loop()
             self._rest()
