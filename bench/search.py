@@ -112,6 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", default="1", help="moments to look at, by commas; the last one ends a search")
     parser.add_argument("--seeds", default="1", help="by commas")
+    parser.add_argument("--arms", default=",".join(ARMS), help="by commas")
     parser.add_argument("--target", default="sglang")
     parser.add_argument("--json", type=Path, default=None)
     arguments = parser.parse_args()
@@ -119,7 +120,7 @@ def main() -> None:
     found: list[Sample] = []
     print(f"{'arm':16} seed  minutes " + " ".join(f"{name:>10}" for name in COLUMNS))
     for seed in map(int, arguments.seeds.split(",")):
-        for arm in ARMS:
+        for arm in arguments.arms.split(","):
             for one in search(arm, seed, marks, arguments.target):
                 found.append(one)
                 figures = " ".join(f"{getattr(one, name):10}" for name in COLUMNS)

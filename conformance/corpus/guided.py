@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ropecheck.conformance.run.subject import Subject
-from ropecheck.conformance.scenario.operations import Scenario
+from ropecheck.conformance.scenario.operations import Build, Scenario
 from ropecheck.conformance.scenarios.random import random_scenarios, stateful_scenarios
 from ropecheck.conformance.scenarios.random.collect import Chance
 from ropecheck.conformance.scenarios.random.grow import grown
@@ -44,7 +44,11 @@ class Guided:
             half = len(self._parents) // 2 if draw.flag() else 0
             parent = self._parents[draw.number(half, len(self._parents) - 1)]
             found.append(grown(parent, f"grown {seed} {number}"))
-        new = [one for one in {one.id: one for one in found}.values() if one.id not in self._tried and one.ops]
+        new = [
+            one
+            for one in {one.id: one for one in found}.values()
+            if one.id not in self._tried and any(isinstance(op, Build) for op in one.ops)
+        ]
         self._tried.update(one.id for one in new)
         return [
             Scenario(name=f"guided {self._seed}.{self._generation}.{number}", ops=one.ops, family=one.family)

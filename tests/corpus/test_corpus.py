@@ -15,6 +15,7 @@ from ropecheck.conformance.corpus.guided import Guided
 from ropecheck.conformance.corpus.store import Corpus, minimal, minimise
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.judge.outcome import Failure, Outcome
+from ropecheck.conformance.plan.planner import plan
 from ropecheck.conformance.results.read import read
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.random import random_scenarios
@@ -151,14 +152,19 @@ def test_a_search_is_the_same_again_and_follows_what_is_new() -> None:
 
 
 def test_grown_scenarios_are_legal_and_like_their_parents() -> None:
-    from ropecheck.conformance.plan.planner import plan
-
     made = [grown(parent, f"{number}") for number, parent in enumerate(SCENARIOS)]
     for child in made:
         plan(child)
     assert len({child.id for child in made} - {parent.id for parent in SCENARIOS}) > len(SCENARIOS) // 2
     alike = sum(child.ops[:1] == parent.ops[:1] for child, parent in zip(made, SCENARIOS, strict=True))
     assert alike == len(SCENARIOS)
+
+
+def test_every_scenario_of_a_search_runs_a_forward() -> None:
+    made = Guided(1, [Scenario(name="short", ops=one.ops[:2], family=one.family) for one in SCENARIOS])
+    for _ in range(6):
+        for scenario in made.generation():
+            plan(scenario)
 
 
 def test_features_name_all_kinds() -> None:
