@@ -274,7 +274,15 @@ register(Phase(name="exhaustive", summary="every scenario up to a bound", drive=
 register(Phase(name="hypothesis", summary="large and odd scenarios, drawn at random", drive=_hypothesis))
 register(Phase(name="stateful", summary="a state machine over requests and sessions", drive=_stateful))
 register(Phase(name="families", summary="prompt tables of every model family", drive=_families, needs="prompt_tables"))
-register(Phase(name="routes", summary="from a request's media to the scheduler's table", drive=_routes, needs="routes"))
+register(
+    Phase(
+        name="routes",
+        summary="from a request's media to the scheduler's table",
+        drive=_routes,
+        needs="routes",
+        devices=("cpu",),  # processors work on a host
+    )
+)
 register(
     Phase(
         name="scheduler",
