@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ropecheck.adapters import protocol
 from ropecheck.conformance.cli.options import (
     KNOWN,
     KnownOption,
@@ -21,6 +22,7 @@ from ropecheck.conformance.cli.options import (
 )
 from ropecheck.conformance.errors import UsageError, meant
 from ropecheck.conformance.known import failures as known_list
+from ropecheck.conformance.plan.planner import plan
 from ropecheck.conformance.report.terminal import Terminal
 from ropecheck.conformance.run import phases
 from ropecheck.conformance.run.base import Base, Planned
@@ -28,13 +30,18 @@ from ropecheck.conformance.run.choice import Choice, words_of
 from ropecheck.conformance.run.events import Listener
 from ropecheck.conformance.run.phases import Options, Phase
 from ropecheck.conformance.run.pool import Pool
+from ropecheck.conformance.run.relevant import Relevant, relevant
 from ropecheck.conformance.run.seat import Limits
-from ropecheck.conformance.run.session import Settings, verdict_of
+from ropecheck.conformance.run.session import Settings, pool_of, verdict_of
 from ropecheck.conformance.run.session import run as run_session
-from ropecheck.conformance.run.subject import Subject
+from ropecheck.conformance.run.subject import AnyPlan, Subject
+from ropecheck.conformance.run.trace import traced_job
+from ropecheck.conformance.scenario.operations import Scenario
+from ropecheck.conformance.scenarios.chosen import chosen
 from ropecheck.conformance.store.files import read_any, subject_of
 from ropecheck.conformance.targets import registry as targets
-from ropecheck.conformance.targets.checkout import at_commit, checkout_of, default_base, release_of, target_of
+from ropecheck.conformance.targets.changed import changed_functions, touches
+from ropecheck.conformance.targets.checkout import Checkout, at_commit, checkout_of, default_base, release_of, target_of
 from ropecheck.conformance.targets.registry import Target
 from ropecheck.spec.rules import all_rules
 
@@ -51,6 +58,9 @@ def check(
     mode: Annotated[list[str] | None, typer.Option("--mode", help="Only this forward mode; may be repeated.")] = None,
     rule: Annotated[list[str] | None, typer.Option("--rule", help="Only this rule; may be repeated.")] = None,
     keyword: Annotated[str, typer.Option("-k", help="Words in scenarios' names: 'media and not padded'.")] = "",
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Only scenarios that run a function which differs from the base.")
+    ] = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="End at the first new finding.")] = False,
     max_failures: Annotated[int, typer.Option("--max-failures", help="End after so many new findings.")] = 0,
     last_failed: Annotated[bool, typer.Option("--last-failed", help="Only what failed last time.")] = False,
@@ -81,9 +91,43 @@ def check(
         most_new=1 if fail_fast else max_failures,
         complete=False,
     )
-    with beside_it(beside, settings) as running:
+    touched = _touched(checkout, base) if changed else frozenset()
+    with beside_it(beside, settings) as running, ExitStack() as stack:
         listeners: list[Listener] = [*reports_for(report, out), Terminal(console())]
-        return run_session(replace(settings, base=running), listeners).exit_code
+        warm = None
+        if changed:
+            warm = stack.enter_context(pool_of(settings))
+            warm.start()
+            settings = replace(settings, choice=replace(settings.choice, also=_running_them(warm, touched)))
+        return run_session(replace(settings, base=running), listeners, warm).exit_code
+
+
+def _touched(checkout: Checkout, base: str) -> frozenset[tuple[str, str]]:
+    """The functions that the change touches. Raises UsageError when there are none."""
+    commit = "" if base == "known" or release_of(base) else base
+    commit = commit or default_base(checkout) or "HEAD"
+    found = changed_functions(checkout, commit)
+    if not found:
+        raise UsageError(f"--changed: nothing of sglang differs from {commit}")
+    return found
+
+
+def _running_them(pool: Pool[AnyPlan], touched: frozenset[tuple[str, str]]) -> Relevant:
+    """The scenarios that run them. Raises UsageError when none does."""
+
+    def ran(scenario: Scenario) -> bool:
+        planned = plan(scenario)
+        for _, answer in pool.answers([replace(planned, job=traced_job(planned.job))]):
+            steps = answer.traced if isinstance(answer, protocol.Answer) else ()
+            return touches((name for step in steps for name in step), touched)
+        return False
+
+    found = relevant(chosen(), ran)
+    names = ", ".join(sorted(f"{file} {name}".strip() for file, name in touched))
+    if not found.touched:
+        raise UsageError(f"--changed: no scenario runs what changed: {names}")
+    console().print(f"{len(found.touched)} of {len(found.traced)} kinds of scenarios run what changed: {names}")
+    return found
 
 
 @contextmanager

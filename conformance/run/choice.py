@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -25,19 +26,19 @@ class Choice:
     """Only these rules count."""
     words: tuple[str, ...] = ()
     """All of them in the scenario's name; "not WORD": not in it."""
-    ids: frozenset[str] | None = None
-    """Only these scenarios."""
+    also: Callable[[Subject], bool] | None = None
+    """Only scenarios of which it is true."""
 
     def takes(self, scenario: Subject) -> bool:
         """Whether the scenario is to be run."""
-        if self.ids is not None and scenario.id not in self.ids:
-            return False
         name = scenario.name.lower()
         for word in self.words:
             without = word.removeprefix("not ")
             if (without in name) is (without != word):
                 return False
-        return not self.modes or bool(self.modes & modes_of(scenario))
+        if self.modes and not self.modes & modes_of(scenario):
+            return False
+        return self.also is None or self.also(scenario)
 
     def of(self, outcome: Outcome) -> Outcome:
         """The outcome with the chosen rules alone."""

@@ -16,6 +16,7 @@ from ropecheck.conformance.run.choice import Choice, modes_of, words_of
 from ropecheck.conformance.run.events import Event, Found, Summary
 from ropecheck.conformance.run.phases import Phase
 from ropecheck.conformance.run.pool import Pool
+from ropecheck.conformance.run.relevant import relevant
 from ropecheck.conformance.run.session import Settings, run, verdict_of
 from ropecheck.conformance.scenarios.chosen import chosen
 from ropecheck.conformance.targets.registry import Target, builtin
@@ -112,3 +113,11 @@ def test_words_of_names() -> None:
     taken = [one for one in chosen() if choice.takes(one)]
     assert taken
     assert all("image" in one.name.lower() and "verify" not in one.name.lower() for one in taken)
+
+
+def test_scenarios_of_a_kind_that_runs_what_changed() -> None:
+    found = relevant(chosen(), lambda scenario: "target_verify" in modes_of(scenario))
+    taken = [one for one in chosen() if found(one)]
+    assert 0 < len(taken) < len(chosen())
+    assert all("target_verify" in modes_of(one) for one in taken)
+    assert not any(map(relevant(chosen(), lambda scenario: False), chosen()))

@@ -9,6 +9,7 @@ import pytest
 
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.targets import checkout as module
+from ropecheck.conformance.targets.changed import changed_functions, touches
 from ropecheck.conformance.targets.checkout import at_commit, checkout_of, default_base, release_of
 
 
@@ -68,6 +69,24 @@ def test_the_base_of_changes_is_their_commit_and_of_a_branch_where_it_left(repo:
     assert (before.root / "sglang" / "__init__.py").read_text() == "one = 1\n"
     assert file.read_text() == "one = 2\n"
     assert before.identity == start.commit
+
+
+def test_the_functions_that_a_change_touches(repo: Path) -> None:
+    file = repo / "python" / "sglang" / "a.py"
+    text = "import os\n\n\nclass A:\n    def one(self):\n        return 1\n\n    def two(self):\n        return 2\n"
+    file.write_text(text)
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "a")
+    assert changed_functions(checkout_of(repo), "HEAD") == frozenset()
+    file.write_text(text.replace("return 2", "return 3"))
+    changed = changed_functions(checkout_of(repo), "HEAD")
+    assert changed == {("sglang/a.py", "A.two")}
+    assert touches(["sglang/a.py:8 A.two"], changed)
+    assert not touches(["sglang/a.py:5 A.one", "sglang/b.py:8 A.two"], changed)
+    file.write_text(text.replace("import os", "import sys"))
+    everywhere = changed_functions(checkout_of(repo), "HEAD")
+    assert touches(["sglang/a.py:5 A.one"], everywhere)
+    assert not touches(["sglang/b.py:5 A.one"], everywhere)
 
 
 def test_bad_input_is_one_line(repo: Path, tmp_path: Path) -> None:
