@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ropecheck import adapters
 
-PARTS = ("", "sglang", "sglang_families")
-"""Folders of the adapter that a job may need."""
+PARTS = ("*.py", "sglang/**/*.py", "sglang_families/**/*.py")
+"""Files of the adapter that a job may need."""
 COLUMNS = 100
 
 
@@ -23,7 +23,7 @@ def driver() -> bytes:
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         _add(archive, "ropecheck/__init__.py", b"")
         for part in PARTS:
-            for path in sorted((root / part).glob("*.py")):
+            for path in sorted(root.glob(part)):
                 _add(archive, f"ropecheck/adapters/{path.relative_to(root).as_posix()}", path.read_bytes())
     return packed.getvalue()
 

@@ -90,6 +90,10 @@ def test_the_driver_is_the_adapter_and_nothing_else() -> None:
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ropecheck"):
                 assert (node.module or "").startswith("ropecheck.adapters")
+                place = (node.module or "").replace(".", "/")
+                for alias in node.names:
+                    parts = (f"{place}.py", f"{place}/__init__.py", f"{place}/{alias.name}.py")
+                    assert any(part in names for part in parts), f"{node.module}.{alias.name} does not travel"
 
 
 def test_text_cannot_break_out_of_the_script(tmp_path: Path) -> None:
