@@ -203,9 +203,10 @@ def score(
     target: Annotated[str, typer.Option("--target", help="With --engine: the engine.")] = "sglang",
     most: Annotated[int | None, typer.Option("--most", help="With --engine: at most so many faults.")] = None,
     out: Annotated[Path, typer.Option("--out", help="With --engine: folder of the worker's log.")] = Path(".ropecheck"),
-    phase: PhaseOption = None,
     seed: SeedOption = 0,
-    workers: WorkersOption = 0,
+    seeds: Annotated[bool, typer.Option("--seeds", help="--history: only the bugs that the suite began with.")] = False,
+    bug: Annotated[list[str] | None, typer.Option("--bug", help="--history: only this one; may be repeated.")] = None,
+    show: Annotated[bool, typer.Option("--show", help="--history: what each witness shows on each release.")] = False,
     add: AddOption = False,
     json: Annotated[Path | None, typer.Option("--json", help="File for the JSON form.")] = None,
 ) -> int:
@@ -216,21 +217,35 @@ def score(
         return score_engine(target, out, seed, most, json)
     if mutants:
         return score_mutants()
-    bugs = history_score.load()
-    columns: dict[str, matrix.Column] = {}
-    known = {target.name for target in provisioned.targets()}
-    for version in history_score.versions_needed(bugs):
-        name = f"sglang=={version}"
-        if add or name in known:
-            columns[version] = column(name, seed=seed, phase=phase or (), workers=workers, add=add)
-    judged = [history_score.judge(bug, columns) for bug in bugs]
-    for line in history_score.lines(judged):
+    bugs = [one for one in history_score.load() if (one.seed or not seeds) and (not bug or one.id in bug)]
+    if not bugs:
+        raise UsageError("--bug: no such bug in conformance/data/history.toml")
+    seen = {version: witnesses_on(version, bugs, add) for version in history_score.versions_needed(bugs)}
+    judged = [history_score.judge(one, seen) for one in bugs]
+    for line in (*(history_score.shown_lines(bugs, seen) if show else ()), *history_score.lines(judged)):
         console().print(line, soft_wrap=True)
     if json is not None:
         write_atomic(json, pretty(msgspec.to_builtins(judged)))
-    if any(one.state == "not run" for one in judged):
-        return 3
-    return 1 if any(one.state == "missed" and not one.bug.missed for one in judged) else 0
+    return history_score.exit_code(judged)
+
+
+def witnesses_on(version: str, bugs: Sequence[history_score.Bug], add: bool) -> history_score.Seen:
+    """The bugs' witnesses on a release, provisioned first where that is asked for."""
+    name, out = f"sglang=={version}", console()
+    known = {target.name: target for target in provisioned.targets()}
+    if add and name not in known:
+        try:
+            provision.add(name, say=lambda line: out.print(line, soft_wrap=True))
+        except ProvisionError as error:
+            if error.exit_code == 2:
+                raise
+            return str(error)
+        known = {target.name: target for target in provisioned.targets()}
+    if name not in known:
+        return f"{name} is not provisioned"
+    witnesses = history_score.needed_on(bugs, version)
+    out.print(f"{name}: {len(witnesses)} witnesses ..", soft_wrap=True)
+    return history_score.run(known[name], witnesses, provisioned.home() / "history" / version)
 
 
 def score_mutants() -> int:

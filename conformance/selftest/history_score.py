@@ -1,24 +1,47 @@
-"""The score on bugs that really happened: which of them does a default run catch?
+"""The score on bugs that really happened: red on the last release that has one, green on the first that has not.
 
-`data/history.toml` names each bug, the last version that has it, the first that has not, and the rule and signature
-that must tell them apart. Caught: the run fails with that rule and signature on the wrong version, and not on the
-right one, where the rule is checked.
+`data/history.toml` names each bug with a witness, which is a scenario of the default run or a file of `data/history`,
+and with what it shows: rule, mode, signature and the very value. Caught: on the wrong release the witness fails just
+so, and on the right one it checks the rule and nothing of it fails. Only the witnesses run, one worker a release.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 import msgspec
 
-from ropecheck.conformance.errors import UsageError
-from ropecheck.conformance.matrix.matrix import Cell, Column, state
+from ropecheck.conformance.errors import GaveUp, UsageError
+from ropecheck.conformance.judge.outcome import Failure, Outcome
+from ropecheck.conformance.run.events import Event, ScenarioDone
+from ropecheck.conformance.run.phases import Phase
+from ropecheck.conformance.run.seat import Limits
+from ropecheck.conformance.run.session import Settings
+from ropecheck.conformance.run.session import run as run_session
+from ropecheck.conformance.run.subject import Subject
+from ropecheck.conformance.store.files import StoredCase, read_any
+from ropecheck.conformance.store.find import find_scenario
 from ropecheck.conformance.targets.pip_overlay import version_key
+from ropecheck.conformance.targets.registry import Target
 from ropecheck.conformance.versions import is_version
 
 FILE = Path(__file__).parents[1] / "data" / "history.toml"
+WITNESSES = FILE.with_suffix("")
+"""Folder of the witnesses that are no scenario of the default run."""
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What the witness shows on the wrong release; what is not given is not compared."""
+
+    column: int | None = None
+    request: int | None = None
+    expected: int | str | None = None
+    observed: int | str | None = None
+    message: str = ""
+    """The whole message, for a failure that has no value."""
 
 
 class Bug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,6 +52,8 @@ class Bug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     links: tuple[str, ...]
     kind: str
     """Its class: "mis-sized", "aliasing", "stale", "routing", "sync", ..."""
+    seed: bool = False
+    """One of the changes that the suite began with."""
     wrong: str = ""
     """The last release that has it; "" when no release of the range shows it."""
     right: str = ""
@@ -38,8 +63,16 @@ class Bug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     rule: str = ""
     mode: str = ""
     signature: str = ""
+    witness: str = ""
+    """Name of a chosen scenario or prompt-table case, or of a file in `data/history`."""
+    shows: Shown | None = None
     missed: str = ""
     """Why no scenario of this suite can catch it."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """The failure on the wrong release."""
+        return (self.rule, self.mode, self.signature)
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -48,6 +81,10 @@ class Judged(msgspec.Struct, frozen=True):
     bug: Bug
     state: str
     why: str
+
+
+Seen = Mapping[str, Outcome] | str
+"""What a release's run of the witnesses came to: scenario id -> outcome, or why there is none."""
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,8 +104,10 @@ def load(path: Path = FILE) -> tuple[Bug, ...]:
         if bug.id in seen:
             raise UsageError(f"{path}: bug {bug.id} is there twice")
         seen.add(bug.id)
-        if not bug.missed and not (bug.rule and bug.mode and bug.signature and bug.wrong):
-            raise UsageError(f"{path}: bug {bug.id}: rule, mode, signature and wrong are needed, or missed says why")
+        needed = (bug.rule, bug.mode, bug.signature, bug.wrong, bug.witness, bug.shows not in (None, Shown()))
+        if not bug.missed and not all(needed):
+            what = "rule, mode, signature, wrong, witness and shows"
+            raise UsageError(f"{path}: bug {bug.id}: {what} are needed, or missed says why")
         for field in ("wrong", "right", "since"):
             value = getattr(bug, field)
             if value and not is_version(value):
@@ -76,36 +115,104 @@ def load(path: Path = FILE) -> tuple[Bug, ...]:
     return bugs
 
 
-def versions_needed(bugs: tuple[Bug, ...]) -> list[str]:
+@cache
+def witness(name: str) -> Subject:
+    """The scenario or case of that name. Raises UsageError."""
+    file = WITNESSES / name
+    stored = read_any(file) if file.is_file() else find_scenario(name, WITNESSES, WITNESSES)
+    return stored.case if isinstance(stored, StoredCase) else stored.scenario
+
+
+def versions_needed(bugs: Iterable[Bug]) -> list[str]:
     """The releases that the score has to run, oldest first."""
     needed = {version for bug in bugs if not bug.missed for version in (bug.wrong, bug.right) if version}
     return sorted(needed, key=version_key)
 
 
-def judge(bug: Bug, columns: Mapping[str, Column]) -> Judged:
-    """What the runs say about the bug. columns: by version."""
+def needed_on(bugs: Iterable[Bug], version: str) -> list[Subject]:
+    """The witnesses that this release has to run."""
+    asked = (witness(bug.witness) for bug in bugs if not bug.missed and version in (bug.wrong, bug.right))
+    return list({one.id: one for one in asked}.values())
+
+
+def run(target: Target, witnesses: list[Subject], out: Path) -> Seen:
+    """Run the witnesses on a release."""
+    seen: dict[str, Outcome] = {}
+
+    def note(event: Event) -> None:
+        if isinstance(event, ScenarioDone):
+            seen[event.scenario.id] = event.outcome
+
+    drive: Callable[..., None] = lambda driver: driver.check_all(witnesses, total=len(witnesses))  # noqa: E731
+    settings = Settings(
+        target=target,
+        out=out,
+        phases=(Phase(name="history", summary="", drive=drive),),
+        limits=Limits(scenario=60.0),
+        witnesses=False,
+        shrink_seconds=0,
+        complete=False,
+    )
+    try:
+        summary = run_session(settings, [note])
+    except GaveUp as error:
+        return str(error)
+    if summary.interrupted:
+        raise KeyboardInterrupt
+    return summary.gave_up or seen
+
+
+def judge(bug: Bug, seen: Mapping[str, Seen]) -> Judged:
+    """What the runs say about the bug. seen: by version."""
     if bug.missed:
         return Judged(bug, "missed", bug.missed)
+    shown: dict[str, Outcome] = {}
     for version in filter(None, (bug.wrong, bug.right)):
-        if version not in columns:
-            return Judged(bug, "not run", f"sglang=={version} is not provisioned")
-        if columns[version].problem:
-            return Judged(bug, "not run", f"{version}: {columns[version].problem}")
-    if not _fails(bug, columns[bug.wrong]):
-        found, why = state(columns[bug.wrong], bug.rule)
-        return Judged(bug, "missed", f"{bug.wrong} does not fail so: {found} ({why})")
+        outcomes = seen.get(version, f"sglang=={version} is not provisioned")
+        outcome = outcomes if isinstance(outcomes, str) else outcomes.get(witness(bug.witness).id)
+        if not isinstance(outcome, Outcome):
+            return Judged(bug, "not run", f"{version}: {outcome or 'its witness was not run'}")
+        if outcome.unrun:
+            return Judged(bug, "not run", f"{version}: {outcome.unrun[0].stage}: {outcome.unrun[0].message}")
+        shown[version] = outcome
+    fails = [failure for failure in shown[bug.wrong].failures if failure.key == bug.key]
+    if not any(shows(bug, failure) for failure in fails):
+        return Judged(bug, "missed", f"{bug.wrong} does not fail so: {described(shown[bug.wrong], fails)}")
     if not bug.right:
         return Judged(bug, "caught", f"fails on {bug.wrong}; no release is right yet")
-    if _fails(bug, columns[bug.right]):
-        return Judged(bug, "missed", f"{bug.right} still fails so")
-    if not columns[bug.right].cells.get(bug.rule, Cell(0)).checked:
-        return Judged(bug, "missed", f"{bug.right} never reaches {bug.rule}")
+    after = shown[bug.right]
+    if after.failures:
+        return Judged(bug, "missed", f"{bug.right} is not right: {described(after, ())}")
+    if not after.checked.get(bug.rule):
+        return Judged(bug, "missed", f"{bug.right} never reaches {bug.rule}: {described(after, ())}")
     return Judged(bug, "caught", f"fails on {bug.wrong}, right on {bug.right}")
 
 
-def _fails(bug: Bug, column: Column) -> bool:
-    cell = column.cells.get(bug.rule, Cell(0))
-    return any((shape.mode, shape.signature) == (bug.mode, bug.signature) for shape in cell.failures)
+def shows(bug: Bug, failure: Failure) -> bool:
+    """Whether the failure is the bug's to the value."""
+    want, found = bug.shows or Shown(), value_of(failure)
+    return all(value in (None, "", getattr(found, field)) for field, value in msgspec.structs.asdict(want).items())
+
+
+def value_of(failure: Failure) -> Shown:
+    """What a failure shows, as a bug pins it."""
+    first = failure.difference
+    if first is None:
+        return Shown(message=failure.message)
+    return Shown(
+        column=first.column,
+        request=first.request,
+        expected=first.expected,
+        observed=first.observed,
+        message=failure.message,
+    )
+
+
+def described(outcome: Outcome, failures: Iterable[Failure]) -> str:
+    """An outcome in one line: these failures, or all that it has."""
+    found = [f"{' / '.join(one.key)}: {one.message}" for one in (*failures,) or outcome.failures]
+    found += [f"not offered: {reason}" for _, reason in outcome.not_offered]
+    return "; ".join(found[:3]) or f"{sum(outcome.checked.values())} checks pass"
 
 
 def lines(judged: list[Judged]) -> list[str]:
@@ -120,3 +227,23 @@ def lines(judged: list[Judged]) -> list[str]:
     not_run = sum(one.state == "not run" for one in judged)
     found.append(f"caught {caught} of {len(judged)} past bugs" + (f"; {not_run} not run" if not_run else ""))
     return found
+
+
+def shown_lines(bugs: Iterable[Bug], seen: Mapping[str, Seen]) -> Iterable[str]:
+    """What each bug's witness shows on its releases, to be pinned."""
+    for bug in bugs:
+        for version in filter(None, () if bug.missed else (bug.wrong, bug.right)):
+            outcomes = seen[version]
+            outcome = None if isinstance(outcomes, str) else outcomes.get(witness(bug.witness).id)
+            yield f"{bug.id} on {version}: {bug.witness}"
+            for failure in outcome.failures if outcome else ():
+                yield f"    {' / '.join(failure.key)}: {msgspec.json.encode(value_of(failure)).decode()}"
+            yield f"    {described(outcome, ()) if outcome else outcomes}"
+
+
+def exit_code(judged: Iterable[Judged]) -> int:
+    """3 when something did not run, 1 when a bug is missed that should be caught, else 0."""
+    states = [(one.state, one.bug.missed) for one in judged]
+    if any(state == "not run" for state, _ in states):
+        return 3
+    return 1 if ("missed", "") in states else 0

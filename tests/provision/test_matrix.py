@@ -8,12 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.matrix import bisect, matrix
 from ropecheck.conformance.matrix import render as matrix_render
 from ropecheck.conformance.matrix.matrix import Cell, Column, Shape, Step
-from ropecheck.conformance.selftest import history_score
-from ropecheck.conformance.selftest.history_score import Bug
 from ropecheck.conformance.targets import registry as targets
 from ropecheck.conformance.targets.pip_overlay import ProvisionError
 
@@ -200,42 +197,7 @@ def test_bisect_refuses_ends_that_are_not_what_they_were_said_to_be() -> None:
     assert bisect.between(VERSIONS, "5", "3") == ["3", "4", "5"]
 
 
-# ---------------------------------------------------------------- the score
-
-BUG = Bug(
-    id="S8",
-    title="draft extend",
-    links=("https://example.org/1",),
-    kind="mis-sized",
-    wrong="0.5.13.post1",
-    right="0.5.14",
-    rule=WIDTH,
-    mode="draft_extend_v2",
-    signature="too few columns",
-)
-BY_VERSION = {c.version: c for c in COLUMNS}
-
-
-def test_a_bug_is_caught_between_its_versions() -> None:
-    assert history_score.judge(BUG, BY_VERSION).state == "caught"
-
-
-@pytest.mark.parametrize(
-    ("change", "state", "why"),
-    [
-        ({"signature": "too many columns"}, "missed", "does not fail so: fail (draft_extend_v2: too few columns)"),
-        ({"wrong": "0.5.9", "signature": "no columns", "right": "0.5.9"}, "missed", "0.5.9 still fails so"),
-        ({"right": "0.5.6"}, "missed", "0.5.6 never reaches"),
-        ({"right": ""}, "caught", "no release is right yet"),
-        ({"right": "0.5.23"}, "not run", "sglang==0.5.23 is not provisioned"),
-        ({"right": "0.5.20"}, "not run", "the worker died"),
-        ({"missed": "needs an NPU"}, "missed", "needs an NPU"),
-    ],
-)
-def test_every_other_bug_says_why_it_is_not(change: dict[str, str], state: str, why: str) -> None:
-    judged = history_score.judge(msgspec.structs.replace(BUG, **change), BY_VERSION)
-    assert judged.state == state
-    assert why in judged.why
+# ---------------------------------------------------------------- the cache
 
 
 def test_a_kept_column_is_of_the_sources_that_judge(tmp_path: Path) -> None:
@@ -260,36 +222,3 @@ def test_a_kept_column_is_of_the_sources_that_judge(tmp_path: Path) -> None:
 def test_the_silent_sources_are_there() -> None:
     for name in matrix.SILENT:
         assert (Path(matrix.__file__).parents[1] / name).exists(), name
-
-
-def test_the_score_counts() -> None:
-    judged = [history_score.judge(BUG, BY_VERSION), history_score.judge(msgspec.structs.replace(BUG, missed="x"), {})]
-    assert history_score.lines(judged)[-1] == "caught 1 of 2 past bugs"
-
-
-def test_the_shipped_history_is_sound() -> None:
-    from ropecheck.spec.rules import all_rules
-
-    bugs = history_score.load()
-    assert len([bug for bug in bugs if not bug.missed]) >= 10
-    for bug in bugs:
-        assert all(link.startswith("https://github.com/") for link in bug.links), bug.id
-        assert bug.missed or bug.rule in all_rules(), f"{bug.id}: unknown rule {bug.rule}"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('[[bug]]\nid = "a"', "missing required field `title`"),
-        ("[[bug", "history.toml"),
-        ('[[bug]]\nid = "a"\ntitle = "t"\nlinks = []\nkind = "k"', "rule, mode, signature and wrong are needed"),
-        ('[[bug]]\nid = "a"\ntitle = "t"\nlinks = []\nkind = "k"\nmissed = "m"\nsince = "soon"', "since: 'soon'"),
-        ('[[bug]]\nid = "a"\ntitle = "t"\nlinks = []\nkind = "k"\nmissed = "m"\n' * 2, "bug a is there twice"),
-    ],
-)
-def test_a_wrong_history_names_file_and_field(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "history.toml"
-    path.write_text(text)
-    with pytest.raises(UsageError, match=r"history\.toml") as caught:
-        history_score.load(path)
-    assert message in str(caught.value)
