@@ -231,7 +231,8 @@ class Rotary(msgspec.Struct, frozen=True, tag="rotary"):
     longest: int = 4096
     """Positions that the engine prepares."""
     method: str = "native"
-    """"native": the engine's tensor version. "device": the one that it takes on a GPU."""
+    """"native": the engine's tensor version. "device": the one that it takes on a GPU. "fused": a model's kernel that
+    norms the heads as well; theirs are plus and minus one, which the norm leaves."""
     buffer: int = 0
     """> 0: the table is the first columns of a buffer of this width."""
 
@@ -402,10 +403,10 @@ class Counted(msgspec.Struct, frozen=True, tag="counted"):
     copies: int
     lines: tuple[str, ...]
     to_host: int = 0
-    """Device-to-host copies; counted on a device only, as everything below."""
+    """Device-to-host copies. Without a device the first ends the count: 1, and nothing after it was counted."""
     to_host_lines: tuple[str, ...] = ()
     syncs: int = 0
-    """Operations that wait for the device."""
+    """Operations that wait for the device; counted on a device only."""
     sync_lines: tuple[str, ...] = ()
     method: str = "meta"
     """"meta": operations onto torch's meta device. "cuda": copies and waits of a real build."""
@@ -487,6 +488,8 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     """Known engine member that this adapter does not drive -> the reason. A member in neither map is unknown."""
     capabilities: dict[str, str]
     """Probed: name -> what was found ("" = absent)."""
+    lost: tuple[str, ...] = ()
+    """Capabilities that this version is known to have and that were not found in it: an offer that is lost."""
     faked: tuple[str, ...] = ()
     not_driven: dict[str, str] = {}
     """Other ways to a table that this adapter does not drive, though the engine may have them -> what they are."""

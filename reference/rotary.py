@@ -16,7 +16,7 @@ from ropecheck.spec.history import OutOfDomain
 
 Floats = npt.NDArray[np.float64]
 
-METHODS = ("", "native", "device")
+METHODS = ("", "native", "device", "fused")
 
 MOST = 1024
 """Tokens that one operation turns."""

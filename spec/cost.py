@@ -16,7 +16,7 @@ HOT = "public threads: each avoidable copy stalls decoding (sglang #20864, #9460
     "cost.text_only",
     of=Copies,
     source=HOT,
-    when=lambda cost: not cost.has_media and not cost.extra,
+    when=lambda cost: not cost.has_media and not cost.extra and not cost.reads,
     bugs=("sglang #20864", "sglang #9460", "sglang #11046"),
 )
 def text_only(cost: Copies) -> Violation | None:
@@ -31,7 +31,7 @@ def text_only(cost: Copies) -> Violation | None:
     "cost.media",
     of=Copies,
     source=HOT,
-    when=lambda cost: cost.has_media and not cost.extra,
+    when=lambda cost: cost.has_media and not cost.extra and not cost.reads,
     bugs=("sglang #11046", "sglang #9460"),
 )
 def media(cost: Copies) -> Violation | None:
@@ -42,7 +42,31 @@ def media(cost: Copies) -> Violation | None:
     return _copies(cost, cost.allowed[1])
 
 
-@rule("cost.host_lengths", of=Copies, source=HOT, when=lambda cost: bool(cost.extra))
+@rule(
+    "cost.device_values",
+    of=Copies,
+    source=HOT,
+    when=lambda cost: cost.reads is not None,
+    bugs=("sglang #14956",),
+)
+def device_values(cost: Copies) -> Violation | None:
+    """Building a forward must not read a value of the device on the host.
+
+    The host would wait until the device has come so far. What the lengths are is known on the host already, or stays on
+    the device. On a device the waits are counted instead.
+    """
+    if not cost.reads:
+        return None
+    return Violation(
+        axis="reads",
+        expected=0,
+        observed=cost.reads,
+        shape="reads the device",
+        message="reads a value of the device on the host",
+    )
+
+
+@rule("cost.host_lengths", of=Copies, source=HOT, when=lambda cost: bool(cost.extra) and not cost.reads)
 def host_lengths(cost: Copies) -> Violation | None:
     """A forward whose lengths stand on the host may make two more copies, for its lengths, and must make no others."""
     return _copies(cost, cost.allowed[cost.has_media] + cost.extra)

@@ -222,6 +222,8 @@ class Copies:
     copies: int
     waits: int | None = None
     """None: nothing waits without a device."""
+    reads: int | None = None
+    """Values of the device that the host read, after which nothing was counted. None: with a device, waits say it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,9 +22,9 @@ from typing import Any
 import torch
 
 from ropecheck.adapters.protocol import Forward
-from ropecheck.adapters.sglang.capabilities import filled
+from ropecheck.adapters.sglang.capabilities import Absent, filled
 from ropecheck.adapters.sglang.stand_ins import HIDDEN, VOCABULARY, StandIn, runner
-from ropecheck.adapters.sglang.state import Absent, JobState
+from ropecheck.adapters.sglang.state import JobState
 
 FAKED = ("ScheduleBatch.input_ids, out_cache_loc: zeros; req_pool_indices: zeros",)
 
@@ -47,7 +47,7 @@ def member_of(state: JobState, mode: str) -> str:
     if member is None:
         raise Absent(f"this adapter has no function for the mode {mode}")
     if state.engine.mode(member) is None:
-        raise Absent(f"this release has no ForwardMode.{member}")
+        raise state.engine.absent(f"ForwardMode.{member}", f"this release has no ForwardMode.{member}")
     return member
 
 

@@ -1,4 +1,5 @@
-"""What this release of SGLang has: every lookup and probe of the adapter is here. No version is compared.
+"""What this release of SGLang has: every lookup and probe of the adapter is here. What is used is what was found; the
+versions (`RELEASES`) say what must have been found, so that an offer that is lost fails.
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
@@ -17,7 +18,11 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
 from ropecheck.adapters.sglang import absent_packages
+from ropecheck.adapters.sglang.imports import CannotImport
 
 COVERED = {
     "EXTEND": "extend",
@@ -141,8 +146,60 @@ PLACES: dict[str, tuple[str, ...]] = {
 """Name in the adapter -> where releases keep it, newest first."""
 
 
+RELEASES: dict[str, str] = {
+    "ForwardMode.DRAFT_EXTEND": "<0.5.14",
+    "ForwardMode.DLLM_EXTEND": ">=0.5.6.post1",
+    "MultimodalProcessorOutput": ">=0.5.10",
+    "SessionController": ">=0.5.10",
+    "InsertParams": ">=0.5.9",
+    "EagleDraftExtendInput": ">=0.5.12",
+    "build_eagle_verify_input": ">=0.5.16",
+    "eagle_prepare_for_verify": ">=0.5.14",
+    "build_chain_tree": ">=0.5.22",
+    "prepare_draft_extend_layout": ">=0.5.22",
+    "assign_draft_cache_locs": ">=0.5.23",
+    "RaggedVerifyLayout": ">=0.5.16",
+    "BuildRaggedVerifyWindow": ">=0.5.17",
+    "DFlashVerifyInput": ">=0.5.11",
+    "TargetVerifyExecutor": ">=0.5.16",
+    "build_decode_registry": ">=0.5.13",
+    "DecodeCudaGraphRunner": ">=0.5.14",
+    "EagleDraftInputBuffers": ">=0.5.10",
+    "EAGLEDraftCudaGraphRunner.execute": ">=0.5.14",
+    "EagleDraftExtendInputBuffers": ">=0.5.10",
+    "EAGLEDraftExtendCudaGraphRunner.execute": ">=0.5.14",
+    "FrozenKVMTPCudaGraphRunner": ">=0.5.12",
+    "FrozenKVMTPInputBuffers": ">=0.5.12",
+    "FrozenKVMTPDraftInput": ">=0.5.12",
+    "FrozenKVMTPCudaGraphRunner.execute": ">=0.5.14",
+    "MultiLayerEagleMultiStepDraftExtendCudaGraphRunner": ">=0.5.7",
+    "MultiLayerEagleDraftExtendCudaGraphRunner": ">=0.5.7",
+    "MultiLayerEagleDraftExtendInputBuffers": ">=0.5.10",
+    "MultiLayerEagleMultiStepDraftExtendCudaGraphRunner.prepare": ">=0.5.15",
+    "batch_is_schedule_batch": ">=0.5.13",
+    "tokens_are_arrays": ">=0.5.13",
+    "prefix_len_is_field": ">=0.5.22",
+    "fused_draft": ">=0.5.23",
+    "delta_cache": ">=0.5.10",
+    "streaming_sessions": ">=0.5.10",
+    "fused rotary kernel": ">=0.5.15",
+    "frozen-KV MTP draft": ">=0.5.12",
+    "widened draft extend": ">=0.5.16",
+    "beam search": ">=0.5.19",
+}
+"""Capability -> the releases that have it, read off every release from 0.5.6 on; one that is not named is in all of
+them. A development version has what the newest release has."""
+
 FLAGS = ("batch_is_schedule_batch", "tokens_are_arrays", "prefix_len_is_field", "fused_draft", "delta_cache")
 """Boolean attributes of `Engine` that `Hello.capabilities` reports."""
+
+
+class Absent(Exception):
+    """This release lacks what the step needs; the message says what."""
+
+
+class Lost(Exception):
+    """This version is known to have the capability, and the adapter does not find it: a failure, not a lack."""
 
 
 class Engine:
@@ -153,7 +210,10 @@ class Engine:
     """
 
     def __init__(self) -> None:
+        self.version = str(importlib.import_module("sglang").__version__)
         self.found: dict[str, str] = {}
+        self.broken: dict[str, str] = {}
+        """Name -> why the module that should hold it cannot be imported."""
         for name, places in PLACES.items():
             setattr(self, name, self._look_up(name, places))
         self.modes: dict[str, int] = {m.name: int(m) for m in self.ForwardMode}
@@ -179,12 +239,33 @@ class Engine:
 
     def _look_up(self, name: str, places: tuple[str, ...]) -> Any:
         for place in places:
-            value = find(place)
+            try:
+                value = find(place)
+            except CannotImport as error:
+                self.broken[name] = str(error)
+                continue
             if value is not None:
                 self.found[name] = place
                 return value
         self.found[name] = ""
         return None
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """What this version is known to have and was not found in it, though nothing failed as it was imported."""
+        modes = (name for name in RELEASES if name.startswith("ForwardMode."))
+        probed = (*PLACES, *FLAGS, "streaming_sessions", *modes)
+        return tuple(
+            name for name in probed if not self.found.get(name) and name not in self.broken and self.offered(name)
+        )
+
+    def offered(self, name: str) -> bool:
+        """Whether this version has the capability, by `RELEASES`."""
+        return within(self.version, RELEASES.get(name, ""))
+
+    def absent(self, name: str, message: str) -> Exception:
+        """What to raise where the capability was not found: Absent where this version has none, else Lost."""
+        return Lost(f"{message}; sglang {self.version} is known to have it") if self.offered(name) else Absent(message)
 
     def mode(self, member: str) -> Any:
         """The ForwardMode member, or None when this release lacks it."""
@@ -194,16 +275,22 @@ class Engine:
         """Token ids in the container that this release's requests use: array("q"), or a list up to 0.5.12."""
         return array("q", ids) if self.tokens_are_arrays else list(ids)
 
-    def lacks(self, *names: str) -> str | None:
-        """A reason when one of these names is absent from this release, else None."""
+    def needs(self, *names: str) -> None:
+        """Raises Absent, Lost or CannotImport when one of these names was not found."""
         missing = [name for name in names if not self.found.get(name)]
-        return f"this release has no {', '.join(missing)}" if missing else None
+        for name in missing:
+            if name in self.broken:
+                raise CannotImport(self.broken[name])
+        if missing:
+            first = next(filter(self.offered, missing), missing[0])
+            raise self.absent(first, f"this release has no {', '.join(missing)}")
 
 
 def find(place: str) -> Any:
-    """The object at "module:name", or None. A module that fails for another reason than absence counts as absent:
-    the reason is then a missing GPU library, and the capability cannot run here. Raises ImportError for a package
-    that may be stood in for."""
+    """The object at "module:name", or None where this release has no such module or name.
+
+    Raises ImportError for a package that may be stood in for, CannotImport for a module that is there and fails.
+    """
     module, _, name = place.partition(":")
     try:
         holder, _, method = name.rpartition(".")
@@ -218,9 +305,25 @@ def find(place: str) -> Any:
     except ImportError as error:
         if absent_packages.missing(error):
             raise
-        return None
-    except OSError:
-        return None
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            return None
+        raise CannotImport(f"{module} cannot be imported: {type(error).__name__}: {first_line(error)}") from error
+    except OSError as error:
+        raise CannotImport(f"{module} cannot be imported: {type(error).__name__}: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """Of its message."""
+    return (str(error).splitlines() or [""])[0]
+
+
+def within(version: str, releases: str) -> bool:
+    """Whether a version is one of these; what is no version counts as the newest."""
+    try:
+        known = Version(version)
+    except InvalidVersion:
+        return not releases.startswith("<")
+    return SpecifierSet(releases).contains(known, prereleases=True)
 
 
 def filled(cls: Any, **known: Any) -> Any:

@@ -7,7 +7,8 @@
 
 The batch and the runner live on torch's meta device; a dispatch mode sees every operation that takes a CPU tensor and
 gives a meta tensor, a function mode sees `torch.tensor(list, device=...)`, which the dispatcher does not show.
-Synchronisations and pinned memory are not seen.
+A meta tensor has no values: an engine that reads one on the host raises there, which is counted as a read. Other
+synchronisations and pinned memory are not seen.
 
 Faked: `compute_position` (a Triton launch on a GPU; its CPU version reads lengths, which a meta tensor has not).
 """
@@ -25,7 +26,7 @@ from torch.utils._pytree import tree_leaves
 from ropecheck.adapters.protocol import Cost, Counted
 from ropecheck.adapters.sglang import batches, cuda_cost, forwards
 from ropecheck.adapters.sglang.meter import engine_line, passed_on, raised
-from ropecheck.adapters.sglang.state import Absent, JobState
+from ropecheck.adapters.sglang.state import JobState
 
 FAKED = ("cost only: forward_batch_info.compute_position returns empty meta tensors (a kernel launch, no copy)",)
 
@@ -51,7 +52,8 @@ def cost(state: JobState, step: Cost) -> Counted:
     except RuntimeError as error:
         if "meta tensors" not in str(error):
             raise
-        raise Absent(f"reads values of the device on the host ({raised(error).where}), cannot be counted") from None
+        # The engine asked for a value that only the device has: what it would have copied after that is not seen.
+        return Counted(len(lines), tuple(lines), to_host=1, to_host_lines=(raised(error).where,))
     finally:
         module.compute_position = original
     return Counted(len(lines), tuple(lines))

@@ -21,7 +21,7 @@ from ropecheck.adapters.protocol import Forward, Table, Tables
 from ropecheck.adapters.sglang import batches, kernels, requests, speculation, trees
 from ropecheck.adapters.sglang.capabilities import filled
 from ropecheck.adapters.sglang.padding import padded
-from ropecheck.adapters.sglang.state import Absent, JobState
+from ropecheck.adapters.sglang.state import JobState
 from ropecheck.adapters.sglang.wire import pack
 
 WINDOWED = ("EXTEND", "SPLIT_PREFILL", "MIXED")
@@ -64,8 +64,6 @@ def direct(state: JobState, forward: Forward) -> Tables:
     batch.spec_info = spec_info(state, forward, batch)
     for again in ("", "again") if forward.repeat else ("",):
         made = batches.init_new(state, batch, runner)
-        if forward.mode == "idle" and made.mrope_positions is None:
-            raise Absent("this release builds no three-row table for an idle batch")
         tables += read(state, forward, made, again, runner)
     return Tables(tuple(tables), snapshot.changes(), tuple(dict.fromkeys(kernels.ran)))
 
@@ -106,7 +104,7 @@ def kernel(state: JobState, forward: Forward) -> Tables:
     """The engine's Triton kernel for 1-D extend positions, run for itself."""
     function = state.engine.compute_position_triton
     if function is None:
-        raise Absent("this release has no compute_position_triton")
+        raise state.engine.absent("compute_position_triton", "this release has no compute_position_triton")
     windows = torch.tensor(forward.batch.windows, dtype=torch.int32, device=state.device).reshape(-1, 2)
     total = sum(length for _, length in forward.batch.windows)
     positions, _ = state.meter.call(function, windows[:, 0].contiguous(), windows[:, 1].contiguous(), total)
@@ -119,7 +117,7 @@ def spec_info(state: JobState, forward: Forward, batch: Any) -> Any:
     engine = state.engine
     if forward.mode == "draft_extend_v2":
         if not forward.host_lengths and not engine.batch_is_schedule_batch:
-            raise Absent("this release's batch constructor takes host lengths only")
+            raise engine.absent("batch_is_schedule_batch", "this release's batch constructor takes host lengths only")
         set_draft_extend_windows(forward, batch)
         kind = engine.EagleDraftExtendInput or engine.EagleDraftInput
         return filled(kind, num_tokens_per_req=forward.batch.number("num_draft_tokens"))

@@ -28,7 +28,7 @@ from ropecheck.adapters.protocol import Forward, Padding, Table
 from ropecheck.adapters.sglang import batches, kernels
 from ropecheck.adapters.sglang.capabilities import filled, taken
 from ropecheck.adapters.sglang.stand_ins import HIDDEN, AttentionBackend, StandIn
-from ropecheck.adapters.sglang.state import Absent, JobState
+from ropecheck.adapters.sglang.state import JobState
 
 FAKED = (
     "graph runners: created without __init__; nothing is captured or captured again, no event is recorded, and the one "
@@ -173,10 +173,10 @@ def runner_of(
     state: JobState, forward: Forward, name: str, buffers: str, width: int, steps: int = 0, method: str = "execute"
 ) -> Any:
     """The job's runner of this class, width and number of steps, its captured size set to the step's. Raises Absent."""
-    reason = state.engine.lacks(name, buffers)
+    state.engine.needs(name, buffers)
     cls = getattr(state.engine, name)
-    if reason or not hasattr(cls, method):
-        raise Absent(reason or f"this release has no {name}.{method}")
+    if not hasattr(cls, method):
+        raise state.engine.absent(f"{name}.{method}", f"this release has no {name}.{method}")
     steps = steps or max(forward.batch.number("num_steps"), 1)
     runner = state.graph_runners.get((name, width, steps))
     if runner is None:

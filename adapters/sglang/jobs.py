@@ -25,6 +25,7 @@ from ropecheck.adapters.sglang import (
     boot,
     cost,
     forwards,
+    fused_rotary,
     graph_runners,
     kernels,
     requests,
@@ -34,12 +35,11 @@ from ropecheck.adapters.sglang import (
     stand_ins,
     trace,
 )
-from ropecheck.adapters.sglang.capabilities import Engine
-from ropecheck.adapters.sglang.imports import NotInstalled
+from ropecheck.adapters.sglang.capabilities import Absent, Engine, Lost
 from ropecheck.adapters.sglang.meter import raised
 from ropecheck.adapters.sglang.scheduler import FAKED as SCHEDULER_FAKED
 from ropecheck.adapters.sglang.scheduler import hosts
-from ropecheck.adapters.sglang.state import Absent, JobState
+from ropecheck.adapters.sglang.state import JobState
 from ropecheck.adapters.sglang_families import handler as families
 from ropecheck.adapters.sglang_routes import routes, sources
 
@@ -54,6 +54,7 @@ FAKED: tuple[str, ...] = (
     *graph_runners.FAKED,
     *cost.FAKED,
     *rotary.FAKED,
+    *fused_rotary.FAKED,
     *families.FAKED,
     *routes.FAKED,
     *SCHEDULER_FAKED,
@@ -157,8 +158,10 @@ def result(state: JobState, step: protocol.Step) -> protocol.Result:
     """One step's result."""
     try:
         outcome: protocol.Result | None = HANDLERS[type(step)](state, step)
-    except (Absent, NotInstalled) as absent:
+    except Absent as absent:
         return protocol.NotOffered(str(absent))
+    except Lost as lost:
+        return protocol.Raised("engine", "Lost", str(lost), "")
     except Exception as error:
         return raised(error)
     return _DONE if outcome is None else outcome

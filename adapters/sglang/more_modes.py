@@ -23,7 +23,7 @@ from ropecheck.adapters.sglang import batches, forwards, kernels, speculation
 from ropecheck.adapters.sglang.capabilities import filled
 from ropecheck.adapters.sglang.imports import imported
 from ropecheck.adapters.sglang.stand_ins import HIDDEN, StandIn
-from ropecheck.adapters.sglang.state import Absent, JobState
+from ropecheck.adapters.sglang.state import JobState
 
 SPECULATIVE = "sglang.srt.speculative."
 
@@ -44,7 +44,7 @@ def frozen_kv_draft(state: JobState, forward: Forward) -> Tables:
     tools = module(SPECULATIVE + "frozen_kv_mtp_utils")
     kind = getattr(module(SPECULATIVE + "frozen_kv_mtp_info"), "FrozenKVMTPDraftInput", None)
     if kind is None or not hasattr(tools, "position_for_batch"):
-        raise Absent("this release has no frozen-KV MTP draft")
+        raise state.engine.absent("frozen-KV MTP draft", "this release has no frozen-KV MTP draft")
     topk = forward.batch.number("topk", 1)
 
     def build() -> tuple[Any, Any]:
@@ -68,7 +68,7 @@ def widened_draft_extend(state: JobState, forward: Forward) -> Tables:
     )
     speculation.require(state, "prepare_for_draft_extend")
     if widened is None or state.engine.EagleDraftExtendInput is None:
-        raise Absent("this release does not widen a draft extend")
+        raise state.engine.absent("widened draft extend", "this release does not widen a draft extend")
     nodes, front = forward.batch.number("num_draft_tokens"), forward.batch.number("num_front_tokens")
     rows, device = len(forward.reqs), state.device
 
@@ -108,7 +108,7 @@ def beam_decode(state: JobState, forward: Forward) -> Tables:
     """A decode batch whose beam tail the engine's own `append_beam_tail` has put on."""
     append = getattr(module("sglang.srt.beam_search.batch_tail"), "append_beam_tail", None)
     if append is None:
-        raise Absent("this release has no beam search")
+        raise state.engine.absent("beam search", "this release has no beam search")
     leaders, members = forward.batch.parts
     widths = dict(zip(members.reqs, members.each("members"), strict=True))
     single = Forward(Batch("decode", (msgspec.structs.replace(leaders, mode=""),)))

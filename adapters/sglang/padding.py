@@ -19,7 +19,7 @@ import torch
 
 from ropecheck.adapters.protocol import Forward, Padding, Table
 from ropecheck.adapters.sglang import graph_runners
-from ropecheck.adapters.sglang.state import Absent, JobState
+from ropecheck.adapters.sglang.state import JobState
 
 DRAFT_RUNNERS: dict[tuple[str, str], Callable[[JobState, Forward, Any], Table]] = {
     ("graph", "draft_decode"): graph_runners.draft,
@@ -47,7 +47,7 @@ def graph(state: JobState, forward: Forward, padding: Padding, batch: Any) -> Ta
     """The registry of static buffers: filled from the batch and viewed at the padded size, both as the runner does
     where there is one."""
     if state.engine.build_decode_registry is None:
-        raise Absent("this release has no graph buffer registry")
+        raise state.engine.absent("build_decode_registry", "this release has no graph buffer registry")
     if state.registry is None:
         max_batch, max_tokens = state.widest
         state.registry = state.meter.call(
@@ -83,6 +83,8 @@ def graph(state: JobState, forward: Forward, padding: Padding, batch: Any) -> Ta
 def data_parallel(state: JobState, forward: Forward, padding: Padding, batch: Any, model_runner: Any) -> Table:
     """Padding to the other data-parallel ranks' size, in place as the engine does it."""
     if not hasattr(batch, "_pad_inputs_to_size"):
-        raise Absent("this release has no ForwardBatch._pad_inputs_to_size")
+        raise state.engine.absent(
+            "ForwardBatch._pad_inputs_to_size", "this release has no ForwardBatch._pad_inputs_to_size"
+        )
     state.meter.call(batch._pad_inputs_to_size, model_runner, padding.tokens, padding.batch)
     return state.table("padded", forward, batch)

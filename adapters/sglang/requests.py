@@ -34,7 +34,7 @@ from ropecheck.adapters.protocol import (
 )
 from ropecheck.adapters.sglang.capabilities import filled
 from ropecheck.adapters.sglang.stand_ins import VOCABULARY
-from ropecheck.adapters.sglang.state import Absent, JobState
+from ropecheck.adapters.sglang.state import JobState
 from ropecheck.adapters.sglang.wire import pack, unpack
 
 FAKED = (
@@ -165,9 +165,9 @@ def schedule(state: JobState, step: Schedule) -> None:
 def prefix_cache(state: JobState, req: Any, hit: int) -> Any:
     """A prefix cache that holds the first `hit` tokens of the request's history."""
     engine = state.engine
-    lacking = engine.lacks("RadixCache", "RadixKey")
-    if lacking or not hasattr(engine.RadixCache, "create_simulated"):
-        raise Absent(lacking or "this release has no RadixCache.create_simulated")
+    engine.needs("RadixCache", "RadixKey")
+    if not hasattr(engine.RadixCache, "create_simulated"):
+        raise engine.absent("RadixCache.create_simulated", "this release has no RadixCache.create_simulated")
     cache = state.meter.call(engine.RadixCache.create_simulated)
     history = (req.origin_input_ids + req.output_ids)[:hit]
     key = engine.RadixKey(history, getattr(req, "extra_key", None))

@@ -19,10 +19,10 @@ from typing import Any
 import torch
 
 from ropecheck.adapters.protocol import Rotary, Rotated, Tensor
-from ropecheck.adapters.sglang import kernels
-from ropecheck.adapters.sglang.capabilities import taken
+from ropecheck.adapters.sglang import fused_rotary, kernels
+from ropecheck.adapters.sglang.capabilities import Absent, Engine, taken
 from ropecheck.adapters.sglang.imports import imported
-from ropecheck.adapters.sglang.state import Absent, JobState
+from ropecheck.adapters.sglang.state import JobState
 from ropecheck.adapters.sglang.wire import pack, unpack
 
 FAKED = ("rotary, cpu: rotary_embedding's _is_cpu is True (else it imports a kernel of vllm that is not used)",)
@@ -40,7 +40,7 @@ FAR = 1 << 20
 
 def rotate(state: JobState, step: Rotary) -> Rotated:
     """Run the embedding. Raises Absent, and what `imported` raises."""
-    cls = embedding_class(class_of(step))
+    cls = embedding_class(state.engine, class_of(step))
     kernels.ran.clear()
     arguments = taken(
         cls.__init__,
@@ -60,12 +60,15 @@ def rotate(state: JobState, step: Rotary) -> Rotated:
     if embedding is None:
         with built_for_cpus(cls) if state.device == "cpu" else contextlib.nullcontext():
             embedding = state.rotaries[name] = state.meter.call(cls, **arguments).to(state.device)
-    if step.interleaved and not getattr(embedding, "mrope_interleaved", False):
-        raise Absent("this release's MRotaryEmbedding knows no interleaved sections")
-    if step.method != "native" and state.device == "cpu":
+    if step.interleaved and "mrope_interleaved" not in arguments:
+        raise state.engine.absent("mrope_interleaved", "this release's MRotaryEmbedding knows no interleaved sections")
+    if step.method == "device" and state.device == "cpu":
         raise Absent("the GPU's forward needs a GPU")
-    names = OLD_METHODS if hasattr(embedding, OLD_METHODS["native"]) else METHODS
-    method = getattr(embedding, names[step.method])
+    if step.method == "fused":
+        method = fused_rotary.method(state.engine, embedding, step.head_size, state.device)
+    else:
+        names = OLD_METHODS if hasattr(embedding, OLD_METHODS["native"]) else METHODS
+        method = getattr(embedding, names[step.method])
     heads = [unpack(part).to(state.device) for part in (step.query, step.key)]
     table = positions(step, state.device)
     before = table.clone()
@@ -90,13 +93,13 @@ def in_its_order(step: Rotary) -> list[int]:
     return [h, w, t] if step.alternating else [t, h, w]
 
 
-def embedding_class(name: str = CLASSES[0]) -> Any:
+def embedding_class(engine: Engine, name: str = CLASSES[0]) -> Any:
     """This release's class. Raises Absent, and what `imported` raises."""
     for place in PLACES:
         cls = getattr(imported(place), name, None)
         if cls is not None:
             return cls
-    raise Absent(f"this release has no {name}")
+    raise engine.absent(name, f"this release has no {name}")
 
 
 @contextlib.contextmanager

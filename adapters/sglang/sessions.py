@@ -14,9 +14,10 @@ from __future__ import annotations
 from typing import Any
 
 from ropecheck.adapters.protocol import Open, Turn
+from ropecheck.adapters.sglang.capabilities import Absent
 from ropecheck.adapters.sglang.requests import attach_media, received_input, rid
 from ropecheck.adapters.sglang.stand_ins import VOCABULARY, StandIn
-from ropecheck.adapters.sglang.state import Absent, JobState
+from ropecheck.adapters.sglang.state import JobState
 
 FAKED = ("tokenizer: None (or a stand-in with vocab_size where create_req reads it)",)
 
@@ -28,11 +29,11 @@ def open_session(state: JobState, step: Open) -> None:
     """Open a session. Streaming where this release has it."""
     engine = state.engine
     if engine.Session is None:
-        raise Absent("this release has no Session")
+        raise engine.absent("Session", "this release has no Session")
     if "streaming" in engine.session_takes:
         session = state.meter.call(engine.Session, CAPACITY, f"s{step.session}", streaming=step.streaming)
     elif step.streaming:
-        raise Absent("this release has no streaming sessions")
+        raise engine.absent("streaming_sessions", "this release has no streaming sessions")
     else:
         session = state.meter.call(engine.Session, CAPACITY, f"s{step.session}")
     state.sessions[step.session] = session

@@ -25,7 +25,7 @@ from ropecheck.adapters.protocol import Forward, Table
 from ropecheck.adapters.sglang import batches, kernels, trees
 from ropecheck.adapters.sglang.capabilities import filled, taken
 from ropecheck.adapters.sglang.stand_ins import HIDDEN, VOCABULARY, AttentionBackend, StandIn
-from ropecheck.adapters.sglang.state import Absent, JobState
+from ropecheck.adapters.sglang.state import JobState
 
 FAKED = (
     "drafted tokens, bonus tokens, hidden states: zeros",
@@ -239,7 +239,7 @@ def draft_extend(state: JobState, forward: Forward, batch: Any) -> Any:
     require(state, "prepare_for_draft_extend")
     tokens = len(forward.reqs) * forward.batch.number("num_draft_tokens")
     if not forward.host_lengths and not engine.batch_is_schedule_batch:
-        raise Absent("this release's batch constructor takes host lengths only")
+        raise engine.absent("batch_is_schedule_batch", "this release's batch constructor takes host lengths only")
     draft_input = filled(
         engine.EagleDraftExtendInput or engine.EagleDraftInput,
         hidden_states=batches.zeros(tokens * HIDDEN, torch.float32, device).view(tokens, HIDDEN),
@@ -265,9 +265,7 @@ def idle(state: JobState, forward: Forward, batch: Any) -> Any:
 
 
 def require(state: JobState, *names: str) -> None:
-    """Raise Absent when this release lacks one of the names; note the functions among them as about to run."""
-    reason = state.engine.lacks(*names)
-    if reason:
-        raise Absent(reason)
+    """Note the functions among these names as about to run. Raises what `Engine.needs` raises."""
+    state.engine.needs(*names)
     places = [state.engine.found[name] for name in names if name[0].islower()]
     kernels.ran.extend(place.replace(":", ".") for place in places)

@@ -16,14 +16,10 @@ from typing import Any
 import msgspec
 
 from ropecheck.adapters.protocol import Cost, Forward, Job, Result, Table, Tables
-from ropecheck.adapters.sglang.capabilities import Engine
+from ropecheck.adapters.sglang.capabilities import Absent, Engine
 from ropecheck.adapters.sglang.compare import Comparator
 from ropecheck.adapters.sglang.meter import Meter, raised
 from ropecheck.adapters.sglang.wire import pack
-
-
-class Absent(Exception):
-    """This release lacks what the step needs; the message says what."""
 
 
 class NeverMade(LookupError):

@@ -144,6 +144,7 @@ def hello(engine: Any, device: str, faked: tuple[str, ...]) -> protocol.Hello:
         uncovered={member: why for member, why in UNCOVERED.items() if member in engine.modes},
         not_driven=NOT_DRIVEN,
         capabilities=dict(engine.found),
+        lost=engine.lost,
         faked=faked,
         routes=watch().places,
     )

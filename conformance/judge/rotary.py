@@ -93,7 +93,7 @@ def _read(tally: Tally, check: RotaryCheck, result: protocol.Result, rule: str) 
 
 def _decoded(tally: Tally, check: RotaryCheck, result: protocol.Rotated, rule: str) -> list[Floats] | None:
     out = []
-    given = heads(check.table.shape[1], LAYOUTS[check.layout].head_size)
+    given = heads(check.table.shape[1], LAYOUTS[check.layout].head_size, check.method)
     for name, part, want in zip(PARTS, (result.query, result.key), given, strict=True):
         shape = (want.shape[0], want.shape[1] * want.shape[2])
         if (part.dtype, part.shape) != ("float32", shape):
@@ -107,7 +107,8 @@ def _decoded(tally: Tally, check: RotaryCheck, result: protocol.Rotated, rule: s
 
 def _rotation(tally: Tally, check: RotaryCheck, seen: list[Floats]) -> None:
     """Every pair by its own row's angle, and nothing else. Where all rows are equal no section can be told apart."""
-    layout, given = LAYOUTS[check.layout], heads(check.table.shape[1], LAYOUTS[check.layout].head_size)
+    layout = LAYOUTS[check.layout]
+    given = heads(check.table.shape[1], layout.head_size, check.method)
     sections = section_rule(layout)
     if layout.scaling is not None:
         tally.check("rotary.scaling", MODE)
@@ -273,12 +274,12 @@ def _fail(
     difference: Difference | None = None,
     where: str = "",
 ) -> None:
-    """The GPU's own way is a kernel of its own: its faults are findings of their own."""
+    """Another method is a kernel of its own: its faults are findings of their own."""
     tally.fail(
         Failure(
             rule=rule,
             mode=MODE,
-            signature=signature if check.method == "native" else f"{signature} (device)",
+            signature=signature if check.method == "native" else f"{signature} ({check.method})",
             step=check.op,
             label=check.method,
             message=f"{check.layout}, {check.method}: {message}",

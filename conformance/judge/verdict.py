@@ -170,9 +170,11 @@ def _cost(tally: Tally, check: CostCheck, result: protocol.Counted) -> None:
         extra=check.extra,
         copies=result.copies,
         waits=result.syncs if result.method == "cuda" else None,
+        reads=result.to_host if result.method == "meta" else None,
     )
+    where = {"waits": result.sync_lines, "reads": result.to_host_lines}
     for rule, found in ask(tally, check.mode, view):
-        lines = ", ".join(result.sync_lines if found.axis == "waits" else result.lines)
+        lines = ", ".join(where.get(found.axis, result.lines))
         tally.fail(
             Failure(
                 rule=rule.id,

@@ -61,7 +61,8 @@ def steps(check: RotaryCheck) -> Iterator[protocol.Rotary]:
 def _step(check: RotaryCheck, table: IntArray, buffer: int = 0) -> protocol.Rotary:
     layout = LAYOUTS[check.layout]
     query, key = (
-        _tensor(part.astype(np.float32).reshape(len(part), -1)) for part in heads(table.shape[1], layout.head_size)
+        _tensor(part.astype(np.float32).reshape(len(part), -1))
+        for part in heads(table.shape[1], layout.head_size, check.method)
     )
     return protocol.Rotary(
         table=_tensor(table),
@@ -81,13 +82,13 @@ def _step(check: RotaryCheck, table: IntArray, buffer: int = 0) -> protocol.Rota
 
 
 @lru_cache(maxsize=64)
-def heads(tokens: int, size: int) -> tuple[Floats, ...]:
-    """Query and key, the same every time and without zeros. float64 [T, heads, size] each."""
+def heads(tokens: int, size: int, method: str = "native") -> tuple[Floats, ...]:
+    """Query and key, the same every time and without zeros; plus and minus one where a norm comes first. float64
+    [T, heads, size] each."""
     counts = [tokens * many * size for many in HEADS]
-    return tuple(
-        (1.0 + (np.arange(count, dtype=np.float64) * 7919 % 101) / 101).reshape(tokens, many, size)
-        for count, many in zip(counts, HEADS, strict=True)
-    )
+    numbers = [np.arange(count, dtype=np.float64) * 7919 % 101 for count in counts]
+    made = [np.where(number < 50, -1.0, 1.0) if method == "fused" else 1.0 + number / 101 for number in numbers]
+    return tuple(part.reshape(tokens, many, size) for part, many in zip(made, HEADS, strict=True))
 
 
 def _tensor(array: npt.NDArray[Any]) -> protocol.Tensor:

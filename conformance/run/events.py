@@ -232,7 +232,7 @@ class Summary:
             return 130
         if self.new or self.broken_entries:
             return 1
-        if self.gave_up or self.totals.could_not_run:
+        if self.gave_up or self.totals.could_not_run or self.header.hello.lost:
             return 3
         if self.below or not any(checked for checked, _ in self.rules.values()):
             return 4

@@ -41,6 +41,12 @@ def before_run(header: Header, entries: Iterable[Known], early: Iterable[str], w
             "and nothing here checks it",
             loud=True,
         )
+    if hello.lost:
+        warn(
+            f"LOST: {hello.target} {hello.version} is known to have {', '.join(hello.lost)}, and the adapter does not "
+            "find it: what it would check is not checked",
+            loud=True,
+        )
     for mode, reason in sorted(hello.uncovered.items()):
         if mode in hello.modes:
             warn(f"forward mode {mode} is not driven: {reason}")

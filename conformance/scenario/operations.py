@@ -116,7 +116,8 @@ class Rotate(msgspec.Struct, frozen=True, tag="rotate", omit_defaults=True):
     layout: str = "contiguous"
     """Of the sections: a name in `reference.rotary.LAYOUTS`."""
     method: str = ""
-    """"native": the engine's tensor version. "device": the one that it takes on a GPU. "": native, on a GPU both."""
+    """"native": the engine's tensor version. "device": the one that it takes on a GPU. "fused": a model's kernel that
+    norms the heads as well. "": native, on a GPU device as well."""
 
 
 Operation = Submit | Open | Turn | Build | Accept | Retract | Reschedule | Finish | Abort | MeasureCost | Rotate

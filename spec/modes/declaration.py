@@ -166,7 +166,8 @@ class Mode:
     three_rows: bool = True
     index_dtype: str = "int64"
     copies: tuple[int, int] | None = None
-    """Host-to-device copies that building it may make: text-only, with media. None: no budget is stated."""
+    """Host-to-device copies that building it may make: text-only, with media. A prefill's columns come out of prompt
+    tables on the host, all requests' together. None: no budget is stated."""
     host_copies: int = 0
     """More of them where the batch's lengths stand on the host."""
     parts: tuple[Mode, ...] = ()

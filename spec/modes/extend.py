@@ -21,6 +21,8 @@ BUGS = {
     "extend",
     reads=PREFILLING,
     buffers=("dp",),
+    copies=(1, 1),
+    host_copies=2,
     source="definition: a prefill computes the tokens that the cache does not hold",
     bugs=BUGS,
 )

@@ -43,6 +43,15 @@ def scenarios() -> list[Scenario]:
                 family="qwen2_5_vl",
             )
         )
+    for layout in LAYOUTS:
+        out.append(
+            scenario(
+                f"rotary {layout}, a fused kernel",
+                "A model's kernel that norms query and key turns them as well, by all three rows.",
+                Submit(0, PROMPTS["two images"]),
+                Rotate(0, layout, "fused"),
+            )
+        )
     out.append(
         scenario(
             "rotary short, positions ahead of the tokens",
