@@ -2,7 +2,7 @@
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| - | NotOffered.reason | the import that asked for a package that is not installed |
+| - | Raised.message | the import that failed |
 
 Nothing is faked here; `absent_packages` stands in for a package that the module asks for.
 """
@@ -15,19 +15,16 @@ from typing import Any
 from ropecheck.adapters.sglang import absent_packages
 
 
-class NotInstalled(Exception):
-    """A module of the engine asks for a package that is not installed here; the message says which. Not offered."""
-
-
 class CannotImport(Exception):
-    """A module of the engine is there, and its import fails: the adapter could not set the stage for a step."""
+    """A module of the engine is there, and its import fails, be it for a package that is not installed: the step that
+    needs it could not run."""
 
 
 def imported(name: str) -> Any:
     """The module, or None where this release has none of that name.
 
-    Raises NotInstalled for a package that is missing and may not be stood in for, ModuleNotFoundError for a missing
-    module of the engine's own, and CannotImport when the import fails in any other way.
+    Raises ModuleNotFoundError for a missing module of the engine's own, and CannotImport when the import fails in any
+    other way.
     """
     try:
         return importlib.import_module(name)
@@ -40,7 +37,7 @@ def imported(name: str) -> Any:
             return imported(name)
         if missing.split(".")[0] == name.split(".")[0]:
             raise
-        raise NotInstalled(f"{name} cannot be imported here: {missing or error} is not installed") from None
+        raise CannotImport(f"{name} cannot be imported here: {missing or error} is not installed") from None
     except Exception as error:
         first = (str(error).splitlines() or [""])[0]
         raise CannotImport(f"{name} cannot be imported: {type(error).__name__}: {first}") from error

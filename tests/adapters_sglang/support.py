@@ -22,12 +22,12 @@ WORDS: History = (text(5),)
 
 
 class Worker:
-    """A worker process and the two ends of its pipe."""
+    """A worker process and the two ends of its pipe. module: what is run."""
 
-    def __init__(self, **environment: str) -> None:
+    def __init__(self, module: str = "ropecheck.adapters.sglang.worker", **environment: str) -> None:
         requests_in, requests_out = os.pipe()
         answers_in, answers_out = os.pipe()
-        command = [sys.executable, "-m", "ropecheck.adapters.sglang.worker"]
+        command = [sys.executable, "-m", module]
         command += ["--in-fd", str(requests_in), "--out-fd", str(answers_out)]
         self.process = subprocess.Popen(
             command, pass_fds=(requests_in, answers_out), cwd=ROOT, env=os.environ | environment
@@ -46,9 +46,9 @@ class Worker:
         assert body is not None, "the worker ended"
         return self.decoder.decode(body)
 
-    def ask(self, *steps: p.Step) -> list[p.Result]:
+    def ask(self, *steps: p.Step, job: str = "test") -> list[p.Result]:
         """The results of one job, the Done ones left out."""
-        return [result for result in self.run(p.Job("test", steps)).results if not isinstance(result, p.Done)]
+        return [result for result in self.run(p.Job(job, steps)).results if not isinstance(result, p.Done)]
 
     def run(self, job: p.Job) -> p.Answer:
         """The answer to a job."""

@@ -14,7 +14,8 @@ import pytest
 
 from ropecheck.adapters import protocol
 from ropecheck.adapters.sglang import absent_packages
-from ropecheck.adapters.sglang.imports import CannotImport, NotInstalled, imported
+from ropecheck.adapters.sglang.capabilities import FLAGS, PLACES, RELEASES, Absent, Engine, Lost, find, within
+from ropecheck.adapters.sglang.imports import CannotImport, imported
 
 OLD = """
 class MRotaryEmbedding:
@@ -68,7 +69,7 @@ def test_a_module_that_is_there_and_one_that_asks_for_a_stand_in() -> None:
 
 
 def test_a_package_that_is_not_installed_is_named() -> None:
-    with pytest.raises(NotInstalled, match=ASKS):
+    with pytest.raises(CannotImport, match=ASKS):
         imported("fake_engine.asks")
 
 
@@ -108,14 +109,20 @@ def answered(step: protocol.Step, monkeypatch: pytest.MonkeyPatch, place: str) -
     monkeypatch.setattr(rotary, "PLACES", ("fake_engine.nothing", f"fake_engine.{place}"))
     monkeypatch.setattr(handler, "PROCESSOR_PLACE", "fake_engine.{}")
     monkeypatch.setattr(handler, "GLM_IMAGE_MODULE", place)
-    state: Any = SimpleNamespace(device="cpu", rotaries={}, meter=SimpleNamespace(call=handler.directly))
+    state: Any = SimpleNamespace(
+        device="cpu", rotaries={}, meter=SimpleNamespace(call=handler.directly), engine=engine("0.5.23")
+    )
     return jobs.result(state, step)
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize(("place", "reason"), [("asks", ASKS), ("good", NO_ROTARY), ("gone", NO_ROTARY)])
-def test_a_rotation_says_what_is_lacking(place: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert answered(ROTARY, monkeypatch, place) == protocol.NotOffered(reason)
+@pytest.mark.parametrize("place", ["good", "gone"])
+def test_an_embedding_that_every_release_has_is_lost_where_it_is_not_found(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert answered(ROTARY, monkeypatch, place) == protocol.Raised(
+        "engine", "Lost", f"{NO_ROTARY}; sglang 0.5.23 is known to have it", ""
+    )
 
 
 @pytest.mark.engine
@@ -126,9 +133,9 @@ def test_the_tensor_version_of_an_old_release_has_another_name(monkeypatch: pyte
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize(("place", "reason"), [("asks", ASKS), ("gone", "this release has no builder for GLM-Image")])
-def test_a_prompt_table_says_what_is_lacking(place: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert answered(GLM_IMAGE, monkeypatch, place) == protocol.NotOffered(reason)
+def test_a_prompt_table_says_what_is_lacking(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = answered(GLM_IMAGE, monkeypatch, "gone")
+    assert found == protocol.NotOffered("this release has no builder for GLM-Image")
 
 
 @pytest.mark.engine
@@ -147,7 +154,62 @@ def test_an_engine_that_was_told_to_be_built_for_cpus_forgets_it(fake_engine: No
 
 @pytest.mark.engine
 @pytest.mark.parametrize("step", [ROTARY, GLM_IMAGE])
-def test_an_import_that_fails_is_no_failure_of_the_engine(step: protocol.Step, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = answered(step, monkeypatch, "broken")
+@pytest.mark.parametrize(("place", "message"), [("broken", BROKEN), ("asks", ASKS)])
+def test_an_import_that_fails_is_neither_a_failure_nor_a_lack(
+    step: protocol.Step, place: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = answered(step, monkeypatch, place)
     assert isinstance(result, protocol.Raised)
-    assert (result.stage, result.type, result.message) == ("adapter", "CannotImport", BROKEN)
+    assert (result.stage, result.type, result.message) == ("adapter", "CannotImport", message)
+
+
+# ---------------------------------------------------------------- what a release is known to have
+
+
+def engine(version: str, lacking: str = "", broken: str = "") -> Engine:
+    """The probed engine of a release, of which all was found but one name."""
+    made = Engine.__new__(Engine)
+    made.version = version
+    every = (*PLACES, *FLAGS, *RELEASES, "streaming_sessions")
+    made.found = {name: "" if name in (lacking, broken) else "there" for name in every}
+    made.broken = {broken: "libcuda.so.1: no such file"} if broken else {}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [("0.5.21", Absent), ("0.5.22", Lost), ("0.5.24.dev40+g12", Lost), ("unknown", Lost), ("0.5.22rc1", Absent)],
+)
+def test_what_is_not_found_is_lost_where_the_version_is_known_to_have_it(version: str, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="this release has no build_chain_tree"):
+        engine(version, "build_chain_tree").needs("Req", "build_chain_tree")
+    assert engine(version, "build_chain_tree").lost == (("build_chain_tree",) if kind is Lost else ())
+
+
+def test_what_is_in_every_release_is_never_absent() -> None:
+    for version in ("0.5.6", "0.5.23"):
+        with pytest.raises(Lost):
+            engine(version, "prepare_for_draft").needs("prepare_for_draft")
+
+
+def test_what_cannot_be_imported_is_neither_absent_nor_lost() -> None:
+    made = engine("0.5.23", broken="build_chain_tree")
+    with pytest.raises(CannotImport, match="libcuda"):
+        made.needs("build_chain_tree")
+    assert made.lost == ()
+
+
+def test_what_is_there_is_needed_without_complaint() -> None:
+    engine("0.5.23").needs(*PLACES)
+    assert engine("0.5.23").lost == ()
+    assert engine("0.5.13", "ForwardMode.DRAFT_EXTEND").lost == ("ForwardMode.DRAFT_EXTEND",)
+    assert engine("0.5.14", "ForwardMode.DRAFT_EXTEND").lost == ()
+    assert not within("unknown", "<0.5.14"), "what is no version is as the newest"
+
+
+def test_a_place_is_absent_or_broken() -> None:
+    assert find("fake_engine.good:nothing") is None
+    assert find("fake_engine.nothing:name") is None
+    for name, words in (("broken", "OSError"), ("renamed", "ImportError"), ("asks", "no_such_package")):
+        with pytest.raises(CannotImport, match=words):
+            find(f"fake_engine.{name}:name")

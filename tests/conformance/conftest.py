@@ -33,7 +33,7 @@ def stubs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str,
     monkeypatch.setattr(
         targets,
         "_SOURCES",
-        [lambda: (planted(flag=tmp_path / "flag"), *map(_named, ("unknown-mode", "wrong-protocol")))],
+        [lambda: (planted(flag=tmp_path / "flag"), *map(_named, ("unknown-mode", "wrong-protocol", "lost")))],
     )
     codes = phases.Phase(name="codes", summary="", drive=lambda driver: driver.check_all(scenarios["codes"]))
     monkeypatch.setattr(phases, "_PHASES", {"codes": codes})

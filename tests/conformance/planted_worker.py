@@ -38,6 +38,7 @@ def hello(how: str) -> protocol.Hello:
         covered={"EXTEND": "extend"},
         uncovered={"SPLIT": "nobody asked"},
         capabilities={},
+        lost=("prepare_for_draft",) if how == "lost" else (),
     )
 
 

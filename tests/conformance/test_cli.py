@@ -92,6 +92,13 @@ def test_lost_contexts_are_never_green(ropecheck: Run, tmp_path: Path) -> None:
     assert sum("the device context was lost" in warning for warning in report["warnings"]) == len(lost)
 
 
+def test_an_offer_that_is_lost_is_never_green(
+    ropecheck: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ropecheck([PASSES], target="planted-lost") == 3
+    assert "WARNING: LOST: planted 1.5.0 is known to have prepare_for_draft" in capsys.readouterr().out
+
+
 def test_bad_usage_loses_no_earlier_report(ropecheck: Run, tmp_path: Path) -> None:
     ropecheck([PASSES])
     before = (tmp_path / "out" / "report.json").read_bytes()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from ropecheck.adapters import protocol
@@ -157,6 +158,23 @@ def _copies(with_media: bool) -> Make:
         return Mutant(name, LIKE, says, Copies, mode.name)
 
     return make
+
+
+def _asks_device(name: str, says: str, mode: Mode) -> Mutant:
+    """The host asks the device for a number."""
+
+    class Reads(ReferenceEngine):
+        def run(self, step: protocol.Step) -> protocol.Result:
+            answer = super().run(step)
+            if (
+                isinstance(answer, protocol.Counted)
+                and isinstance(step, protocol.Cost)
+                and step.forward.mode == mode.name
+            ):
+                return msgspec.structs.replace(answer, to_host=1, to_host_lines=("reference",))
+            return answer
+
+    return Mutant(name, LIKE, says, Reads, mode.name)
 
 
 def _buffers(mode: Mode) -> Iterator[Fault]:
@@ -350,5 +368,6 @@ FAULTS = (
         lambda mode: mode.copies is not None,
         _copies(True),
     ),
+    Fault("a value of the device is read", ("cost.device_values",), lambda mode: mode.copies is not None, _asks_device),
 )
 """Every slip."""

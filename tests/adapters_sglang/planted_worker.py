@@ -1,0 +1,111 @@
+"""The real worker over the real engine, with a fault planted in the engine for the length of a job: job "plant:NAME"
+runs with the fault of that name.
+
+The faults lie where an adapter that looked away would report nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ropecheck.adapters import protocol
+from ropecheck.adapters.sglang import jobs, worker
+
+Change = Callable[[Any, Any], None]
+"""(the batch that the constructor is given, the model runner)."""
+
+
+def in_place(name: str) -> Change:
+    """An input is written to; the values stay as they are."""
+
+    def change(batch: Any, _: Any) -> None:
+        tensor = getattr(batch, name)
+        if tensor is not None:
+            tensor.add_(0)
+
+    return change
+
+
+def other_list(name: str) -> Change:
+    """An input is replaced by an equal list."""
+    return lambda batch, _: setattr(batch, name, list(getattr(batch, name)))
+
+
+def media_written(batch: Any, _: Any) -> None:
+    for inputs in batch.multimodal_inputs:
+        if inputs is not None:
+            inputs.mrope_positions.add_(0)
+
+
+def media_replaced(batch: Any, _: Any) -> None:
+    for inputs in batch.multimodal_inputs:
+        if inputs is not None:
+            inputs.mrope_position_delta = inputs.mrope_position_delta.clone()
+
+
+def lengths_gone(batch: Any, _: Any) -> None:
+    """The engine's own code raises."""
+    batch.seq_lens = batch.seq_lens_cpu = None
+
+
+CHANGES: dict[str, Change] = {
+    "seq_lens written": in_place("seq_lens"),
+    "seq_lens_cpu written": in_place("seq_lens_cpu"),
+    "inputs replaced": other_list("multimodal_inputs"),
+    "reqs replaced": other_list("reqs"),
+    "media written": media_written,
+    "media replaced": media_replaced,
+    "lengths gone": lengths_gone,
+    "a stand-in called wrongly": lambda _, runner: runner.kv_index_translator.own_plan(1, 2, 3),
+    "a stand-in asked for more": lambda _, runner: runner.no_such_part,
+}
+
+
+@contextlib.contextmanager
+def planted(engine: Any, name: str) -> Iterator[None]:
+    """The fault is in the engine."""
+    if name == "a shared pool":
+        original = engine.build_decode_registry
+
+        def build(*args: Any, share_pool: bool = True, **kwargs: Any) -> Any:
+            if share_pool:
+                raise RuntimeError("the buffers of the whole process")
+            return original(*args, share_pool=share_pool, **kwargs)
+
+        engine.build_decode_registry = build
+        try:
+            yield
+        finally:
+            engine.build_decode_registry = original
+        return
+    cls, change = engine.ForwardBatch, CHANGES[name]
+    held, constructor = cls.__dict__["init_new"], cls.init_new
+
+    def init_new(batch: Any, runner: Any, **kwargs: Any) -> Any:
+        change(batch, runner)
+        return constructor(batch, runner, **kwargs)
+
+    cls.init_new = staticmethod(init_new)
+    try:
+        yield
+    finally:
+        cls.init_new = held
+
+
+def main() -> int:
+    answer = jobs.answer
+
+    def with_fault(engine: Any, job: protocol.Job, device: str = "cpu") -> protocol.Answer:
+        kind, _, name = job.id.partition(":")
+        with planted(engine, name) if kind == "plant" else contextlib.nullcontext():
+            return answer(engine, job, device)
+
+    jobs.answer = with_fault
+    return worker.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

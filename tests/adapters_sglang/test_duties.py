@@ -1,0 +1,123 @@
+"""What the adapter owes besides tables: changed inputs, cached deltas, aborts, an exception's stage, its own buffers,
+and every parameter of a turn. For each there is a fault, or a fact, of the real engine that must be reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from ropecheck.adapters import protocol as p
+from tests.adapters_sglang.support import PICTURE, WORDS, Worker, forward, prompt, submit, windows
+
+pytestmark = pytest.mark.engine
+
+START = (submit(0, PICTURE), submit(1, WORDS))
+DECODE = forward("decode", (0, 1), seq_len=(10, 6))
+VERIFY = forward("target_verify", (0, 1), seq_len=(9, 5), num_draft_tokens=3, parents=((0, 1), (0, 1)), path="caller")
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    pytest.importorskip("sglang")
+    started = Worker("tests.adapters_sglang.planted_worker")
+    yield started
+    assert started.close() == 0
+
+
+def planted(worker: Worker, fault: str, *steps: p.Step) -> p.Result:
+    """The last result of a job that runs with the fault."""
+    return worker.ask(*START, *steps, job=f"plant:{fault}")[-1]
+
+
+@pytest.mark.parametrize("step", [DECODE, VERIFY], ids=["by hand", "by the caller"])
+@pytest.mark.parametrize(
+    ("fault", "name"),
+    [
+        ("seq_lens written", "seq_lens"),
+        ("seq_lens_cpu written", "seq_lens_cpu"),
+        ("inputs replaced", "multimodal_inputs"),
+        ("media written", "multimodal_inputs"),
+        ("media replaced", "multimodal_inputs"),
+        ("reqs replaced", "reqs"),
+    ],
+)
+def test_a_changed_input_is_reported(worker: Worker, fault: str, name: str, step: p.Forward) -> None:
+    result = planted(worker, fault, step)
+    assert isinstance(result, p.Tables)
+    assert result.changed == (name,)
+
+
+@pytest.mark.parametrize("step", [DECODE, VERIFY], ids=["by hand", "by the caller"])
+def test_an_engine_that_changes_nothing_is_not_accused(worker: Worker, step: p.Forward) -> None:
+    (result,) = worker.ask(*START, step)
+    assert isinstance(result, p.Tables) and result.changed == ()
+
+
+@pytest.mark.parametrize(
+    ("fault", "stage"),
+    [
+        ("lengths gone", "engine"),
+        ("a stand-in called wrongly", "adapter"),
+        ("a stand-in asked for more", "adapter"),
+    ],
+)
+def test_whose_exception_it_was(worker: Worker, fault: str, stage: str) -> None:
+    result = planted(worker, fault, DECODE)
+    assert isinstance(result, p.Raised)
+    assert result.stage == stage
+
+
+def test_graph_buffers_are_the_jobs_own(worker: Worker) -> None:
+    """The engine's buffers belong to the process: what one scenario left there would reach the next."""
+    step = forward("decode", (0, 1), seq_len=(10, 6), padding=p.Padding("graph", 4, 4))
+    assert isinstance(planted(worker, "a shared pool", step), p.Tables)
+
+
+def test_a_cached_delta_is_reported(worker: Worker) -> None:
+    """A verify with media repeats the delta for its nodes, and keeps that."""
+    *_, states = worker.ask(*START, VERIFY, p.Observe((0, 1)))
+    assert isinstance(states, p.States)
+    media, words = states.states
+    assert media.delta_cache is not None and words.delta_cache is None
+    assert set(np.frombuffer(media.delta_cache.data, media.delta_cache.dtype).tolist()) == {-3}
+
+
+def test_aborts_are_reported(worker: Worker) -> None:
+    """By the user, and by the engine, which refuses to replace a turn of a streaming session."""
+    ids, media = prompt(PICTURE)
+    before, after = worker.ask(*START, p.Observe((0, 1)), p.Abort(0), p.Observe((0, 1)))
+    assert isinstance(before, p.States) and isinstance(after, p.States)
+    assert [state.aborted for state in before.states] == [False, False]
+    assert [state.aborted for state in after.states] == [True, False]
+    *_, refused = worker.ask(
+        p.Open(0, True),
+        p.Turn(0, 0, ids, media),
+        windows((0,), (0,), (9,)),
+        p.Generate(0, (91, 92)),
+        p.Finish(0),
+        p.Turn(0, 1, (5, 6), replace=True),
+        p.Observe((1,)),
+    )
+    assert isinstance(refused, p.States)
+    assert refused.states[0].aborted and refused.states[0].note
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_a_turn_that_drops_the_previous_output(worker: Worker, drop: bool) -> None:
+    *_, states = worker.ask(
+        p.Open(0),
+        p.Turn(0, 0, (1, 2, 3)),
+        windows((0,), (0,), (3,)),
+        p.Generate(0, (91, 92)),
+        p.Finish(0),
+        p.Turn(0, 1, (7, 8), parent=0, drop_previous_output=drop),
+        p.Observe((1,)),
+    )
+    assert isinstance(states, p.States)
+    assert states.states[0].unpadded_ids == ((1, 2, 3, 7, 8) if drop else (1, 2, 3, 91, 92, 7, 8))
+
+
+def test_nothing_that_this_release_has_is_lost(worker: Worker) -> None:
+    assert worker.hello.lost == ()
