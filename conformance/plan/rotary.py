@@ -19,6 +19,9 @@ ROWS = "thw"
 HEADS = (7, 3)
 """Of query and key: no power of two, since kernels mask those."""
 
+FEW_HEADS = (2, 1)
+"""The same where every head of every token is a program of an interpreted kernel."""
+
 WIDER = 37
 """Columns that the buffer behind a view has beyond the table's own."""
 
@@ -85,10 +88,11 @@ def _step(check: RotaryCheck, table: IntArray, buffer: int = 0) -> protocol.Rota
 def heads(tokens: int, size: int, method: str = "native") -> tuple[Floats, ...]:
     """Query and key, the same every time and without zeros; plus and minus one where a norm comes first. float64
     [T, heads, size] each."""
-    counts = [tokens * many * size for many in HEADS]
+    each = FEW_HEADS if method == "fused" else HEADS
+    counts = [tokens * many * size for many in each]
     numbers = [np.arange(count, dtype=np.float64) * 7919 % 101 for count in counts]
     made = [np.where(number < 50, -1.0, 1.0) if method == "fused" else 1.0 + number / 101 for number in numbers]
-    return tuple(part.reshape(tokens, many, size) for part, many in zip(made, HEADS, strict=True))
+    return tuple(part.reshape(tokens, many, size) for part, many in zip(made, each, strict=True))
 
 
 def _tensor(array: npt.NDArray[Any]) -> protocol.Tensor:

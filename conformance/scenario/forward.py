@@ -44,6 +44,8 @@ class Expected:
 def expected_of(state: State, op: Build) -> Expected:
     """The forward of one operation. Raises OutOfDomain where a request is not in the state that it needs."""
     mode = mode_of(op.batch.mode)
+    if not op.host_lengths and any(part.reads == PREFILLING for part in mode.parts):
+        raise OutOfDomain(f"{mode.name}: a prefill is planned by lengths that stand on the host")
     chosen = _parts(mode, op.batch)
     requests: list[Request] = []
     parts, whole = [], []
@@ -69,7 +71,7 @@ def expected_of(state: State, op: Build) -> Expected:
     situations = _common(lines) | {text for part, row in _with_requests(parts, requests) for text in _of(part, row)}
     if op.buffer:
         situations.add(f"padded {op.buffer}")
-    if mode.host_copies:
+    if mode.either_lengths:
         situations.add("host lengths" if op.host_lengths else "device lengths")
     return Expected(
         mode=mode,
@@ -102,7 +104,7 @@ def situations_of(mode: Mode) -> tuple[str, ...]:
                 out += ["chain", "tree"]
             elif isinstance(field.domain, Whole) and field.name == "topk" and field.name in _row_fields(part):
                 out += ["one branch", "several branches"]
-    if mode.host_copies:
+    if mode.either_lengths:
         out += ["host lengths", "device lengths"]
     return (*out, *(f"padded {buffer}" for buffer in mode.buffers))
 

@@ -180,6 +180,11 @@ class Mode:
             object.__setattr__(self, "parts", (self,))
 
     @property
+    def either_lengths(self) -> bool:
+        """Whether its lengths may stand on the device alone. A prefill is planned by lengths that stand on the host."""
+        return bool(self.host_copies) and self.reads != PREFILLING
+
+    @property
     def composite(self) -> bool:
         """Whether rows of several modes share its batch."""
         return self.parts != (self,)

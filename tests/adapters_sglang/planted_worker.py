@@ -59,6 +59,7 @@ CHANGES: dict[str, Change] = {
     "media written": media_written,
     "media replaced": media_replaced,
     "lengths gone": lengths_gone,
+    "the device read": lambda batch, _: batch.seq_lens.sum().item(),
     "a stand-in called wrongly": lambda _, runner: runner.kv_index_translator.own_plan(1, 2, 3),
     "a stand-in asked for more": lambda _, runner: runner.no_such_part,
 }

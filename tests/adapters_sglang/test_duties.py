@@ -75,6 +75,14 @@ def test_graph_buffers_are_the_jobs_own(worker: Worker) -> None:
     assert isinstance(planted(worker, "a shared pool", step), p.Tables)
 
 
+def test_a_value_that_the_host_reads_from_the_device_is_counted(worker: Worker) -> None:
+    """Counting goes on a device without values: what reads one is no lack of the release."""
+    result = planted(worker, "the device read", p.Cost(DECODE))
+    assert isinstance(result, p.Counted) and result.to_host == 1
+    (plain,) = worker.ask(*START, p.Cost(DECODE))
+    assert isinstance(plain, p.Counted) and plain.to_host == 0
+
+
 def test_a_cached_delta_is_reported(worker: Worker) -> None:
     """A verify with media repeats the delta for its nodes, and keeps that."""
     *_, states = worker.ask(*START, VERIFY, p.Observe((0, 1)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ropecheck.conformance.scenario.operations import MeasureCost, Scenario, Submit
-from ropecheck.conformance.scenario.words import decode, draft, draft_extend, extend, verify, window
+from ropecheck.conformance.scenario.operations import MeasureCost, Scenario
+from ropecheck.conformance.scenario.words import decode, draft, draft_extend, verify
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, chain, running, scenario
 
 
@@ -22,14 +22,6 @@ def scenarios() -> list[Scenario]:
                 MeasureCost(draft_extend(reqs, 4, host_lengths=False, path="direct")),
                 MeasureCost(draft_extend(reqs, 4, host_lengths=True, path="direct")),
                 MeasureCost(decode(reqs)),
-            )
-        )
-        out.append(
-            scenario(
-                f"copies of a prefill, {name}",
-                "The windows' lengths, and the columns of all prompt tables together.",
-                *(Submit(req, PROMPTS[prompt]) for req, prompt in enumerate(prompts)),
-                MeasureCost(extend(tuple(map(window, reqs)))),
             )
         )
     return out

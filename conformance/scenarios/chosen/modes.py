@@ -59,7 +59,7 @@ def of_mode(mode: Mode) -> Iterator[Scenario]:
     if mode.copies is not None:
         for what, prompts in (("media", MEDIA_ROWS), ("text", WORDS)):
             start, batch = begun(mode, 2, prompts)
-            lengths = (True, False) if mode.host_copies else (True,)
+            lengths = (True, False) if mode.either_lengths else (True,)
             costs = [MeasureCost(Build(batch, path="direct", host_lengths=there)) for there in lengths]
             yield scenario(f"{name}, copies of {what}", "What building it copies from the host.", start, costs)
     if mode.three_rows and all(part.reads in (PREFILLING, RUNNING) for part in mode.parts):

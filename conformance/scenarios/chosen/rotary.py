@@ -43,12 +43,12 @@ def scenarios() -> list[Scenario]:
                 family="qwen2_5_vl",
             )
         )
-    for layout in LAYOUTS:
+    for layout in ("interleaved", "partial"):
         out.append(
             scenario(
                 f"rotary {layout}, a fused kernel",
                 "A model's kernel that norms query and key turns them as well, by all three rows.",
-                Submit(0, PROMPTS["two images"]),
+                Submit(0, PROMPTS["image"]),
                 Rotate(0, layout, "fused"),
             )
         )
