@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ropecheck.adapters import protocol as p
+from ropecheck.adapters.batch import Batch, BatchPart
 from tests.adapters_sglang.support import PICTURE, WORDS, Worker, forward, prompt, submit, windows
 
 pytestmark = pytest.mark.engine
@@ -84,12 +85,22 @@ def test_a_value_that_the_host_reads_from_the_device_is_counted(worker: Worker) 
 
 
 def test_a_cached_delta_is_reported(worker: Worker) -> None:
-    """A verify with media repeats the delta for its nodes, and keeps that."""
-    *_, states = worker.ask(*START, VERIFY, p.Observe((0, 1)))
-    assert isinstance(states, p.States)
-    media, words = states.states
+    """A request with media that decodes beside a prefill: the engine keeps what it adds to each next length."""
+    prefill = BatchPart((1,), {"prefix_len": (0,), "extend_len": (5,)}, mode="extend")
+    decode = BatchPart((0,), {"seq_len": (10,)}, mode="decode")
+    before, _, after = worker.ask(
+        *START,
+        windows((0,), (0,), (9,)),
+        p.Generate(0, (7,)),
+        p.Observe((0, 1)),
+        p.Forward(Batch("mixed", (prefill, decode))),
+        p.Observe((0, 1)),
+    )[1:]
+    assert isinstance(before, p.States) and isinstance(after, p.States)
+    assert [state.delta_cache for state in before.states] == [None, None]
+    media, words = after.states
     assert media.delta_cache is not None and words.delta_cache is None
-    assert set(np.frombuffer(media.delta_cache.data, media.delta_cache.dtype).tolist()) == {-3}
+    assert set(np.frombuffer(media.delta_cache.data, media.delta_cache.dtype).tolist()) == {-4}
 
 
 def test_aborts_are_reported(worker: Worker) -> None:
