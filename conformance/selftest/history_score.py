@@ -22,7 +22,7 @@ from ropecheck.conformance.run.seat import Limits
 from ropecheck.conformance.run.session import Settings
 from ropecheck.conformance.run.session import run as run_session
 from ropecheck.conformance.run.subject import Subject
-from ropecheck.conformance.store.files import StoredCase, read_any
+from ropecheck.conformance.store.files import Stored, StoredCase, read_any
 from ropecheck.conformance.store.find import find_scenario
 from ropecheck.conformance.targets.pip_overlay import version_key
 from ropecheck.conformance.targets.registry import Target
@@ -120,7 +120,11 @@ def witness(name: str) -> Subject:
     """The scenario or case of that name. Raises UsageError."""
     file = WITNESSES / name
     stored = read_any(file) if file.is_file() else find_scenario(name, WITNESSES, WITNESSES)
-    return stored.case if isinstance(stored, StoredCase) else stored.scenario
+    if isinstance(stored, StoredCase):
+        return stored.case
+    if not isinstance(stored, Stored):
+        raise UsageError(f"{name}: a client script is no witness of a past bug")
+    return stored.scenario
 
 
 def versions_needed(bugs: Iterable[Bug]) -> list[str]:
