@@ -16,6 +16,7 @@ import msgspec
 
 from ropecheck.conformance.errors import GaveUp, UsageError
 from ropecheck.conformance.judge.outcome import Failure, Outcome
+from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.run.events import Event, ScenarioDone
 from ropecheck.conformance.run.phases import Phase
 from ropecheck.conformance.run.seat import Limits
@@ -119,7 +120,7 @@ def load(path: Path = FILE) -> tuple[Bug, ...]:
 def witness(name: str) -> Subject:
     """The scenario or case of that name. Raises UsageError."""
     file = WITNESSES / name
-    stored = read_any(file) if file.is_file() else find_scenario(name, WITNESSES, WITNESSES)
+    stored = read_any(file) if file.is_file() else find_scenario(name, WITNESSES, known_list.FOLDER)
     if isinstance(stored, StoredCase):
         return stored.case
     if not isinstance(stored, Stored):
