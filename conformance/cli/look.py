@@ -20,6 +20,7 @@ from ropecheck.conformance.families.case import NOT_COVERED
 from ropecheck.conformance.known import differences as family_known
 from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.plan.planner import Plan
+from ropecheck.conformance.prove.theorems import OUT_OF_REACH, THEOREMS
 from ropecheck.conformance.run import phases
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.targets import registry as targets
@@ -147,6 +148,12 @@ def _explained(rule: Rule, known_folder: Path) -> list[tuple[str, str]]:
     lines.append(("source", rule.source))
     module, _, _ = rule.stated.partition(":")
     lines.append(("stated", f"{module.replace('.', '/')}.py:{rule.line} ({rule.stated})"))
+    if rule.id in THEOREMS:
+        lines.append(("proved", f"for all sizes, on the specification: `ropecheck prove {rule.id}`"))
+        if limits := THEOREMS[rule.id].limits:
+            lines.append(("", f"          limits: {limits}"))
+    elif rule.id in OUT_OF_REACH:
+        lines.append(("proved", f"not by `ropecheck prove`: {OUT_OF_REACH[rule.id]}"))
     lines.append(("bugs", _addressed(rule.bugs) or "none known"))
     entries = [known for known in known_list.load(known_folder) if known.entry.rule == rule.id]
     for known in entries:

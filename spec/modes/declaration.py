@@ -27,6 +27,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Annotated, Any, NewType, get_args, get_origin, get_type_hints
 
 from ropecheck.spec.history import OutOfDomain, TokenIndex
@@ -277,12 +278,14 @@ def depths(parents: Parents) -> tuple[int, ...]:
 
     Rivals for one place share a depth, so the order of nodes says nothing about their positions.
     """
-    out = [0]
-    for node, parent in enumerate(parents, start=1):
-        if not 0 <= parent < node:
-            raise OutOfDomain(f"node {node} has parent {parent}; parents come first")
-        out.append(out[parent] + 1)
-    return tuple(out)
+    return reduce(_one_deeper, parents, (0,))
+
+
+def _one_deeper(found: tuple[int, ...], parent: int) -> tuple[int, ...]:
+    if not 0 <= parent < len(found):
+        raise OutOfDomain(f"node {len(found)} has parent {parent}; parents come first")
+    own = (found[parent] + 1,)
+    return found + own
 
 
 def _declared(made: Mode) -> Mode:

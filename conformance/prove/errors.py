@@ -1,0 +1,11 @@
+"""How a path through a statement ends, besides well."""
+
+from __future__ import annotations
+
+
+class Unanswered(Exception):
+    """What cannot be followed."""
+
+
+class NotHere(Exception):
+    """A path, or plain numbers, that a statement says nothing about."""
