@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ropecheck import adapters
 
-PARTS = ("*.py", "sglang/**/*.py", "sglang_families/**/*.py")
+PARTS = ("*.py", "sglang*/**/*.py")
 """Files of the adapter that a job may need."""
 COLUMNS = 100
 
