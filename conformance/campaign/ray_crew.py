@@ -113,29 +113,36 @@ class RayCrew:
     def _connect(self, address: str) -> None:
         root = str(Path(ropecheck.__file__).resolve().parents[1])
         path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
-        common: dict[str, Any] = {
+        options: dict[str, Any] = {
             "log_to_driver": False,
             "logging_level": logging.ERROR,
             "runtime_env": {"env_vars": {"PYTHONPATH": path}},
+            "address": address or "local",
         }
+        if not address:
+            cores = self._most or len(os.sched_getaffinity(0))
+            options |= {"num_cpus": cores, "object_store_memory": STORE_BYTES, "include_dashboard": False}
         before = signal.getsignal(signal.SIGTERM)
         try:
-            if address:
-                _reachable(address)
-                self._ray.init(address=address, **common)
-            else:
-                cores = self._most or len(os.sched_getaffinity(0))
-                self._ray.init(
-                    address="local",
-                    num_cpus=cores,
-                    object_store_memory=STORE_BYTES,
-                    include_dashboard=False,
-                    **common,
-                )
+            _reachable(address)
+            self._start(options)
         except (OSError, ValueError, RuntimeError) as error:
-            raise UsageError(f"--ray {address or 'here'}: {str(error).splitlines()[0]}") from error
+            raise UsageError(f"--ray {address or 'here'}: {_line(error)}") from error
         finally:
             signal.signal(signal.SIGTERM, before)  # Ray's own would leave with exit code 15
+
+    def _start(self, options: dict[str, Any]) -> None:
+        """Ray gives its own processes half a minute, which a busy machine may not have for them at once."""
+        for last in (False, False, True):
+            try:
+                self._ray.init(**options)
+                return
+            except (OSError, ValueError, RuntimeError):
+                raise
+            except Exception as error:  # Ray's own kind, of no class
+                self._ray.shutdown()
+                if last:
+                    raise GaveUp(f"Ray did not start: {_line(error)}") from error
 
     # ------------------------------------------------------------ as the driver sees it
 
