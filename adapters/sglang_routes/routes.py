@@ -33,9 +33,12 @@ def drive(step: protocol.PromptTable, call: Call) -> protocol.Result:
     base = name.removeprefix(TWICE)
     if step.family not in models.MODELS or base not in ROUTES:
         return protocol.NotOffered(f"this adapter drives no route {name!r} of {step.family}")
-    if name.startswith(TWICE):
-        return identity.drive(step, lambda one: sent_through(one, base, call, plain=True)[:2], call)
-    output, inputs, processor = sent_through(step, base, call)
+    try:
+        if name.startswith(TWICE):
+            return identity.drive(step, lambda one: sent_through(one, base, call, plain=True)[:2], call)
+        output, inputs, processor = sent_through(step, base, call)
+    except NoTable as missing:
+        return protocol.Raised("engine", "NoTable", str(missing), "")
     kinds = {processor.mm_tokens.image_token_id: 1, processor.mm_tokens.video_token_id: 2}
     return protocol.PromptTables(
         pack(inputs.mrope_positions),
@@ -60,8 +63,12 @@ def sent_through(step: protocol.PromptTable, name: str, call: Call, plain: bool 
     if name == "scheduler":
         inputs = fallback(processor, output, inputs, call)
     if inputs.mrope_positions is None:
-        raise LookupError(f"{type(processor).__name__} hands over no table")
+        raise NoTable(f"{type(processor).__name__} hands over no table")
     return output, inputs, processor
+
+
+class NoTable(Exception):
+    """A route ended without a table: the engine's fault, told like an exception of its own."""
 
 
 TWICE = "two requests, "
