@@ -56,6 +56,8 @@ def judge_states(tally: Tally, check: StateCheck, result: protocol.States, befor
             telling = _arrived(tally, check, state)
             if state.aborted or expected.request.status == "refused":
                 continue
+            if check.parent in tally.grown:
+                tally.taint(req, "ownership.others_unchanged")
             if check.parent in tally.tainted:
                 tally.taint(req, tally.tainted[check.parent])
             _held(tally, check, expected, state, "turn", earlier.get(req), telling)
@@ -83,6 +85,8 @@ def _bystander(tally: Tally, check: StateCheck, old: protocol.RequestState, new:
                 shape=f"{whose}'s {field} {how} by {_happening(check)}",
                 message=f"request {old.req}'s {field} was {_show(was)} and is {_show(now)}",
             )
+            if how == "grew":
+                tally.grown.add(old.req)
             _fail(tally, check, rule.id, old.req, found)
 
 
@@ -167,7 +171,8 @@ def _grew(was: protocol.Tensor | None, now: protocol.Tensor | None) -> bool:
 
 def _happening(check: StateCheck) -> str:
     """What happened between the two observations, for people."""
-    again = any(e.request.req in check.subject and e.request.status == "retracted" for e in check.expected)
+    touched = check.subject | check.own
+    again = any(e.request.req in touched and e.request.status == "retracted" for e in check.expected)
     if again and check.kind != "retract":
         return "a re-prefill"
     return f"{'an' if check.kind[0] in 'aeo' else 'a'} {check.kind}"

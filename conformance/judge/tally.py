@@ -25,6 +25,10 @@ class Tally:
         """Requests whose held state was seen to be wrong -> the rule that said so. Wrong tables that such a request
         is given afterwards are consequences, and say so instead of posing as findings of their own."""
 
+        self.grown: set[int] = set()
+        """Requests whose table gained columns by what another one did: right for themselves, and what continues from
+        them follows from it."""
+
         self.held: dict[int, tuple[protocol.Tensor, protocol.Tensor]] = {}
         """Table and delta that each request was last seen to hold."""
 

@@ -13,7 +13,7 @@ from ropecheck.conformance.judge.rotary import judge_rotary
 from ropecheck.conformance.judge.signature import raise_signature, raised_line
 from ropecheck.conformance.judge.tables import judge_tables
 from ropecheck.conformance.judge.tally import Tally
-from ropecheck.conformance.plan.planner import CostCheck, LawCheck, Plan, StateCheck, TableCheck
+from ropecheck.conformance.plan.planner import Check, CostCheck, LawCheck, Plan, StateCheck, TableCheck
 from ropecheck.conformance.plan.rotary import RotaryCheck
 from ropecheck.spec.rules import rules_of
 from ropecheck.spec.views import ArrivedTurn, Copies
@@ -23,7 +23,10 @@ def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
     """The outcome of a scenario. The answer must hold one result per step (the client has checked that)."""
     tally = Tally()
     broken = _broken_steps(plan, answer, tally)
+    half_way = _half_way(plan, broken)
     for check in plan.checks:
+        if half_way is not None and _last_result(check) > half_way:
+            continue
         if isinstance(check, LawCheck):
             readings.judge_law(tally, check, answer)
             continue
@@ -103,6 +106,21 @@ def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> dict[int
                     )
                 )
     return broken
+
+
+def _half_way(plan: Plan, broken: dict[int, int]) -> int | None:
+    """The first step that ran on a request that never came to be: it stopped anywhere, and no script says what the
+    other requests of its batch hold after it."""
+    if not broken:
+        return None
+    for number, step in enumerate(plan.job.steps):
+        if isinstance(step, protocol.Forward | protocol.Cost) and _doomed(step, number, broken):
+            return number
+    return None
+
+
+def _last_result(check: Check) -> int:
+    return max(check.results) if isinstance(check, RotaryCheck) else check.result
 
 
 def _spared(check: StateCheck, broken: dict[int, int]) -> StateCheck:

@@ -81,11 +81,11 @@ def retraction_continues_from_t(s: Situation) -> bool:
     base = next((one for one in lineage if _was_retracted(s, one) and one.has_media), None)
     if base is None:
         return False
+    if base is not lineage[0]:
+        return s.failure.rule != "retraction.table"  # a later turn holds what its parent held, and goes on from it
     line = line_of(s.states[-1], base)
     table = [tuple(column) for column in line.table[:, : line.tabulated].T.tolist()]
-    # A later turn continues from the reply that counts; its own tokens come after.
-    reply = base.outputs if base is lineage[0] else min(base.outputs, base.max_new_tokens)
-    seen = s.observed()[: len(base.ids) + reply]
+    seen = s.observed()[: len(base.ids) + base.outputs]
     if not seen:
         return s.failure.rule != "retraction.table"
     first = table[-1][0] + 1
@@ -99,16 +99,15 @@ def retraction_tops_up_again(s: Situation) -> bool:
     request, found = s.request, s.failure.difference
     if request is None or found is None:
         return False
-    width = len(request.ids)
+    considered = 0
     for op, state in zip(s.scenario.ops[: s.failure.step + 1], s.states, strict=False):
         now = state.requests.get(request.req)
-        if now is None or now.status != "retracted":
-            continue
-        if isinstance(op, Reschedule) and op.req == request.req:
-            width += now.outputs * op.refusals
-        elif isinstance(op, Build) and request.req in op.batch.reqs and not now.admitted:
-            width += now.outputs
-    return found.observed == width
+        if now is not None and now.status == "retracted":
+            named = isinstance(op, Build) and request.req in op.batch.reqs
+            considered += op.refusals if isinstance(op, Reschedule) and op.req == request.req else int(named)
+    shared = request.parent is not None  # others of its session may have topped the same table up
+    tokens = len(request.ids) + s.before(request).outputs
+    return (considered > 1 or shared) and isinstance(found.observed, int) and found.observed > tokens
 
 
 def offset_keeps_the_parents_media(s: Situation) -> bool:
@@ -125,6 +124,8 @@ def offset_keeps_the_parents_media(s: Situation) -> bool:
     parent = s.states[-2].requests[request.parent]
     if not parent.has_media:
         return False
+    if len(lineage) > 1 or any(_was_retracted(s, one) for one in s.ancestors(parent)):
+        return True  # what its parent holds is not that turn's own either
     if s.failure.rule == "session.media_spans":
         kept = len(request.ids) - len(request.turn_ids)
         spans = [*_spans(s, parent.prompt, 0), *_spans(s, request.turn, kept)]
@@ -149,14 +150,16 @@ def replace_all_changes_a_dict_in_a_loop(s: Situation) -> bool:
 def retraction_grows_a_shared_table(s: Situation) -> bool:
     """The retracted request is a text turn, which shares its parent's media object: the parent's table grows too."""
     victim = s.request
-    if victim is None or (victim.status != "finished" and victim.parent is None):
+    if victim is None:
         return False
-    descendants = [
-        request
+    lineages = [
+        {one.req for one in s.ancestors(request)}
         for request in s.states[-1].requests.values()
         if request.req != victim.req and _was_retracted(s, request) and not request.brings_media
     ]
-    return any(victim.req in {one.req for one in s.ancestors(request)} for request in descendants)
+    if s.failure.rule.startswith("session."):  # it continues from a turn whose table has grown
+        return any({one.req for one in s.ancestors(victim)} & lineage for lineage in lineages)
+    return any(victim.req in lineage for lineage in lineages)
 
 
 def packed_columns_in_equal_shares(s: Situation) -> bool:
@@ -202,8 +205,7 @@ def members_have_no_delta(s: Situation) -> bool:
         return False
     if s.failure.rule == "table.present":
         rows = [s.states[-2].requests[req] for req in s.op.batch.reqs]
-        reaching = any(one.has_media and (one.parent is not None or _was_retracted(s, one)) for one in rows)
-        return reaching and "list index out of range" in s.failure.message
+        return any(one.has_media for one in rows) and "list index out of range" in s.failure.message
     found = s.failure.difference
     return found is not None and found.column is not None and found.column >= len(s.op.batch.parts[0].reqs)
 
