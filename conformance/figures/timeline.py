@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from ropecheck.conformance.figures.draw import rendered
 
-STEP, LANE, LABEL, TOP = 84, 26, 72, 20
+STEP, LANE, LABEL, TOP = 92, 26, 72, 20
 """Pixels: one operation's width, one request's height, the lane names' width, the numbers' height."""
 
 
@@ -43,7 +43,7 @@ def timeline(moments: Sequence[Moment]) -> Markup:
         _Box(
             LABEL + column * STEP,
             TOP + place[req] * LANE,
-            moment.verb[:11],
+            moment.verb[:12],
             moment.forward,
             moment.wrong,
             f"operation {moment.number}: {moment.verb} {moment.detail}".rstrip(),
