@@ -182,7 +182,9 @@ SHAPES: dict[str, Shape] = {
     "turned backwards": Shape(says="pairs are turned by the negative angle"),
     "rest of the head changed": Shape(says="the part of the head beyond the rotary dimension was changed"),
     "sections contiguous": Shape(says="an interleaved layout is turned as a contiguous one"),
-    "looks past its end": Shape(says="a position at or behind the end of the prepared angles is read all the same"),
+    "looks past its end": Shape(
+        says="a position behind the end of the prepared angles is looked up, and the lookup raises"
+    ),
     "reads another position": Shape(says="the angle that is read is that of another position than the table's"),
     "pairs turned by other rows": Shape(
         says="pairs of the head are turned by other rows than their sections say", usually="sections in another order"
