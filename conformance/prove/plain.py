@@ -9,7 +9,7 @@ from typing import Any
 
 from ropecheck.conformance.prove.errors import NotHere
 from ropecheck.conformance.prove.statement import Broken, Difference, Route, World
-from ropecheck.spec.history import Column
+from ropecheck.spec.history import Column, History
 
 ATTEMPTS = 240
 """Sets of plain numbers that are tried where z3 has no proof."""
@@ -106,6 +106,9 @@ class Plain(World):
 
     def at(self, values: Any, index: int) -> Any:
         return values[index]
+
+    def read(self, history: History) -> History:
+        return history
 
     def rows(self, table: Any) -> tuple[Any, ...]:
         return tuple(zip(*table, strict=True)) or ((),) * self.axes

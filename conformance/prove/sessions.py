@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ropecheck.conformance.prove.laws import decodes, extend
-from ropecheck.conformance.prove.statement import Part, Runs, Size, Theorem, World
+from ropecheck.conformance.prove.statement import Part, Size, Theorem, World
 from ropecheck.spec import history as spec_history
 from ropecheck.spec import retraction, session
 from ropecheck.spec.families import FAMILIES, declaration
@@ -174,7 +174,7 @@ def kept(w: World) -> None:
     run, more, _ = history(w, "run")
     keep = w.size("offset")
     w.assume(keep <= count + more)
-    runs: Any = Runs((*before, *run))
+    runs = w.read((*before, *run))
     short, table = w.table(spec_history.cut(w.family, runs, keep)), w.table((*before, *run))
     w.same("length", spec_history.length(w.family, runs), count + more)
     w.same("tokens", w.count(short), keep)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,16 +67,6 @@ class AnyFamily:
 
     def media_columns(self, run: Run, start: Size) -> Any:
         return self.world.columns(run.kind, self.token_count(run), start)
-
-
-class Runs:
-    """A history that can be read run after run, and in no other way: a run with any columns stands for many."""
-
-    def __init__(self, history: History) -> None:
-        self.history = history
-
-    def __iter__(self) -> Iterator[Run]:
-        return iter(self.history)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +157,10 @@ class World(ABC):
         """An element of a sequence that has it."""
 
     @abstractmethod
+    def read(self, history: History) -> Any:
+        """A history as it is given to the specification."""
+
+    @abstractmethod
     def rows(self, table: Any) -> tuple[Any, ...]:
         """A table, row by row."""
 
@@ -193,7 +187,7 @@ class World(ABC):
 
     def table(self, history: History) -> Any:
         """A history's table, by the specification's own rule."""
-        return prompt_table(self.family, Runs(history))  # type: ignore[arg-type]
+        return prompt_table(self.family, self.read(history))
 
     def place(self, history: History, tabulated: Size, has_media: bool) -> Place:
         """A request with that history."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 import z3
@@ -11,7 +11,7 @@ from ropecheck.conformance.prove.explorer import Explorer, Int, Truth, term_of
 from ropecheck.conformance.prove.sequences import Block, Parents, Seq, same, sequence
 from ropecheck.conformance.prove.stand_ins import len_
 from ropecheck.conformance.prove.statement import Broken, Part, Route, World
-from ropecheck.spec.history import Column
+from ropecheck.spec.history import Column, History, Run
 
 ANY = z3.IntSort()
 
@@ -94,6 +94,9 @@ class Terms(World):
     def at(self, values: Any, index: Any) -> Any:
         return sequence(values).at(term_of(index))
 
+    def read(self, history: History) -> Runs:
+        return Runs(history)
+
     def rows(self, table: Any) -> tuple[Seq, ...]:
         return tuple(sequence(table).row(axis) for axis in range(self.axes))
 
@@ -132,3 +135,13 @@ class Reading:
             if self._reads(part, index):
                 return part.place.column(index)
         raise KeyError(index)
+
+
+class Runs:
+    """A history that can be read run after run, and in no other way: a run with any columns stands for many."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self.history)

@@ -128,8 +128,8 @@ NEVER = (
     (
         "laws.draft_extend_is_verify_chain",
         "modes.draft_extend_v2:draft_extend_v2",
-        "num_draft_tokens)\n",
-        "min(num_draft_tokens, 900))\n",
+        ", num_draft_tokens)",
+        ", min(num_draft_tokens, 900))",
     ),
     ("table.index", CHAINS, "found[parent] + 1", "found[parent] + (len(found) < 700)"),
     ("table.index", CHAINS, "return found + own", "return found[:700] + own"),
@@ -137,7 +137,7 @@ NEVER = (
     ("laws.verify_chain_is_decodes", "modes.declaration:depths", FOLD, f"tuple(min(d, 700) for d in {FOLD})"),
     ("session.append", "history:prompt_table", "in history:", "in history[:500]:"),
     ("session.offset", "history:length", "in history:", "in history[:500]:"),
-    ("session.append", "families.declaration:ramp", "start + i", "start + min(i, 700)"),
+    ("session.append", "families.declaration:ramp", "start + i", "min(start + i, 700)"),
     ("laws.retract_and_resume", "history:run_columns", "(start + i,)", "(start + (i if i < 5000 else 0),)"),
     ("laws.draft_step_is_a_decode", "modes.draft_decode:draft_decode", "seq_len + step,", "(seq_len * step) // 3,"),
 )
