@@ -15,10 +15,10 @@ from ropecheck.spec.modes.declaration import NOBODY, Mode
 from ropecheck.spec.views import Place, Readings
 
 
-def modes(three_rows: bool = True) -> tuple[Mode, ...]:
-    """Every declared mode whose batches have rows of its own."""
-    found = [one for one in all_modes().values() if not one.composite and one.reads != NOBODY]
-    return tuple(one for one in found if one.three_rows or not three_rows)
+def modes() -> tuple[Mode, ...]:
+    """Every declared mode that rows are of and that has the three rows."""
+    parts = {part.name: part for mode in all_modes().values() for part in mode.parts}
+    return tuple(part for part in parts.values() if part.reads != NOBODY and part.three_rows)
 
 
 def extend(w: World, place: Place, prefix_len: Size, extend_len: Size) -> Part:

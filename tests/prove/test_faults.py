@@ -37,12 +37,7 @@ FAULTS = (
     ("table.inside_table", "column_rules:inside_table", "row.place.rows, strict", "row.place.rows[:1] * 4, strict"),
     ("table.past_table", "column_rules:past_table", "row.tokens[k] + row.place.delta", "row.tokens[k]"),
     ("table.past_table", "column_rules:past_table", "zip(AXES,", "zip(AXES[:2],"),
-    (
-        "table.past_table",
-        "history:delta_of",
-        "next_position(table) - len(table)",
-        "next_position(table[1:]) - len(table)",
-    ),
+    ("laws.retract_and_resume", "history:delta_of", "len(table))", "len(table) + 1)"),
     ("table.text_only", "column_rules:text_only", "(row.tokens,) * len(columns)", "(row.tokens,)"),
     ("table.width", "column_rules:_width", "found != view.tokens", "found < view.tokens"),
     ("padding.width", "column_rules:_width", '("t", "three-row", view.rows)', ""),
