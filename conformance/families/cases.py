@@ -20,6 +20,11 @@ INTERVALS = (0.5, 1.0, 1.5, 4.0, 0.375, 2.25)
 WHOLE_INTERVALS = (1.0, 2.0, 3.0, 4.0)
 """Qwen3-Omni: 13 positions per second, and no rounding."""
 
+FAR = 70_000
+"""Words before a picture: past what 16 bits hold."""
+FAR_FAMILIES = ("qwen2_vl", "qwen3_omni", "glm4_1v", "ernie4_5_vl", "minicpm_v4_7")
+"""One family for each builder."""
+
 Prompt = tuple[Segment, ...]
 
 
@@ -109,6 +114,7 @@ def _images(family: str) -> list[Case]:
         case("one column", (words(2), picture(16, 2), words(2)), rule="families.text_after_media"),
         case("one token", (words(2), picture(2, 2), words(2)), rule=special),
         case("many images", (*(s for i in range(8) for s in (words(i), picture(2 + 2 * (i % 3), 4))), words(1))),
+        *([case("a picture far behind", (words(FAR), picture(4, 6), words(2)))] if family in FAR_FAMILIES else ()),
         case("left-padded batch", one, (words(1), picture(2, 2), words(1)), (words(4),)),
     ]
 
@@ -135,6 +141,8 @@ def _videos(family: str) -> list[Case]:
         case("two videos", words(1), film(4, 2, 4), film(2, 4, 2), words(1)),
     ]
     if info.absolute_time:
+        far = 187.0 if family == "qwen3_omni" else 187.5
+        made.append(case("times far ahead of the tokens", words(2), film(384, 2, 2, far), words(3)))
         for seconds in intervals(family):
             made.append(case(f"{seconds} seconds per step", words(5), film(4, 4, 4, seconds), words(2)))
         first, second = intervals(family)[2:4]
