@@ -153,7 +153,7 @@ def run(target: Target, witnesses: list[Subject], out: Path) -> Seen:
         target=target,
         out=out,
         phases=(Phase(name="history", summary="", drive=drive),),
-        limits=Limits(scenario=60.0),
+        limits=Limits(scenario=60.0, start=600.0),  # a busy machine takes its time
         witnesses=False,
         shrink_seconds=0,
         complete=False,
