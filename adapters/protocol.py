@@ -358,8 +358,6 @@ class RequestState(msgspec.Struct, frozen=True, array_like=True):
     delta: Tensor | None
     delta_cache: Tensor | None
     """A cached value derived from delta (the engine's repeated delta), None when empty."""
-    items: int
-    """Number of media items attached."""
     offsets: tuple[tuple[int, int], ...]
     """Half-open token ranges of the attached items, in order."""
     aborted: bool = False

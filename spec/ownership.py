@@ -79,7 +79,7 @@ def fill(prompt: tuple[int, ...], outputs: tuple[int, ...]) -> tuple[int, ...]:
     "freshness.fill_ids",
     of=HeldState,
     source=STATE,
-    when=lambda held: held.moment == "scheduled" and not held.retracted and held.admitted and held.fill_ids is not None,
+    when=lambda held: held.moment == "scheduled" and not held.retracted and held.admitted,
     bugs=("sglang #38068",),
 )
 def fill_ids(held: HeldState) -> Violation | None:
@@ -94,11 +94,10 @@ def fill_ids(held: HeldState) -> Violation | None:
     "freshness.padded_media",
     of=HeldState,
     source="public interface: placeholder tokens carry their item's pad value for the prefix cache",
-    when=lambda held: held.moment in ("turn", "scheduled"),
     bugs=("sglang #38068", "sglang #33716"),
 )
 def padded_media(held: HeldState) -> Violation | None:
-    """After padding every placeholder token must hold a pad value, and every text token its own id."""
+    """At any time every placeholder token of a request must hold a pad value, and every text token its own id."""
     if len(held.ids) != len(held.raw):
         return Violation(
             axis="ids",

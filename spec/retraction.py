@@ -24,7 +24,7 @@ def history(prompt: tuple[T, ...], outputs: tuple[T, ...]) -> tuple[T, ...]:
     "retraction.same_history",
     of=HeldState,
     source=SCHEDULING,
-    when=lambda held: held.moment == "scheduled" and held.retracted and held.admitted and held.fill_ids is not None,
+    when=lambda held: held.moment == "scheduled" and held.retracted and held.admitted,
 )
 def same_history(held: HeldState) -> Violation | None:
     """A retracted request must be prefilled again over its prompt and the outputs so far, each at the index it had."""

@@ -188,12 +188,31 @@ class HeldState:
     ids: tuple[int, ...]
     """The prompt's tokens, padded."""
     fill_ids: tuple[int, ...] | None
+    unpadded_ids: tuple[int, ...] = ()
+    """The prompt's tokens, placeholders raw."""
+    output_ids: tuple[int, ...] = ()
+    prefix_len: int = 0
+    """Tokens whose cache entries are there."""
+    hit: int | None = None
+    """The scheduler has just admitted it with so many tokens in the prefix cache; None: it has not."""
+    ids_before: tuple[int, ...] | None = None
+    """`ids` at the observation before."""
     parent: Place | None = None
     """The turn that it continues: what a stale table would show."""
     table_before: Seen | None = None
     """The table at the observation before."""
     admitted: bool = True
     """"scheduled": the scheduler took it; False: it was refused once more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Whether a request is aborted, at an observation after its arrival. refused: its turn had to be refused."""
+
+    refused: bool
+    aborted: bool
+    """Observed."""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

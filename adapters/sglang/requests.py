@@ -212,7 +212,6 @@ def request_state(state: JobState, number: int) -> RequestState:
         table=pack(inputs.mrope_positions) if inputs is not None else None,
         delta=pack(inputs.mrope_position_delta) if inputs is not None else None,
         delta_cache=pack(getattr(inputs, "mrope_position_delta_repeated_cache", None)),
-        items=len(items),
         offsets=tuple((start, last + 1) for start, last in spans),
         aborted=aborted,
         note=str(getattr(reason, "message", "") or "") if aborted else "",

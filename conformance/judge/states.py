@@ -14,9 +14,9 @@ from ropecheck.conformance.plan.planner import ExpectedState, StateCheck, decode
 from ropecheck.spec.history import Delta
 from ropecheck.spec.ownership import cached_deltas
 from ropecheck.spec.rules import Violation
-from ropecheck.spec.views import Bystander, HeldState
+from ropecheck.spec.views import Bystander, HeldState, Standing
 
-MEDIA_FIELDS = ("table", "delta", "items", "offsets", "delta_cache")
+MEDIA_FIELDS = ("table", "delta", "offsets", "delta_cache")
 """What belongs to a request's media state."""
 
 STATE_RULES = frozenset(
@@ -24,6 +24,7 @@ STATE_RULES = frozenset(
         "session.table",
         "session.delta",
         "session.media_spans",
+        "request.delta",
         "retraction.table",
         "retraction.refused_attempts",
         "ownership.parent_unchanged",
@@ -39,6 +40,9 @@ LAZY_FIELD = "delta_cache"
 def judge_states(tally: Tally, check: StateCheck, result: protocol.States, before: protocol.States | None) -> None:
     """Judge one observation, beside the one before it."""
     answered = {state.req: state for state in result.states}
+    if len(answered) != len(result.states):
+        tally.unrun.append(Unrun(stage="decode", message="two states of one request were answered", step=check.op))
+        return
     for one in result.states:
         if one.table is not None and one.delta is not None:
             tally.held[one.req] = (one.table, one.delta)
@@ -52,6 +56,11 @@ def judge_states(tally: Tally, check: StateCheck, result: protocol.States, befor
         if req in earlier and req not in check.subject and req not in check.own:
             _bystander(tally, check, earlier[req], state)
         arrived = check.kind == "turn" and req in check.subject
+        if not arrived:
+            standing = Standing(refused=expected.request.status == "refused", aborted=state.aborted, note=state.note)
+            for rule, found in ask(tally, "request", standing):
+                message = f"request {req} {found.message}"
+                _fail(tally, check, rule.id, req, replace(found, message=message))
         if arrived:
             telling = _arrived(tally, check, state)
             if state.aborted or expected.request.status == "refused":
@@ -66,7 +75,7 @@ def judge_states(tally: Tally, check: StateCheck, result: protocol.States, befor
         elif req in check.subject or (req in check.own and expected.request.status == "retracted"):
             _held(tally, check, expected, state, "scheduled", earlier.get(req))
         elif expected.request.status != "finished":
-            _held(tally, check, expected, state, "later", None)
+            _held(tally, check, expected, state, "later", earlier.get(req))
 
 
 def _bystander(tally: Tally, check: StateCheck, old: protocol.RequestState, new: protocol.RequestState) -> None:
@@ -99,6 +108,8 @@ def _arrived(tally: Tally, check: StateCheck, state: protocol.RequestState) -> s
     for rule, found in ask(tally, "session", turn):
         message = f"request {state.req}: {found.message}"
         _fail(tally, check, rule.id, state.req, replace(found, message=message))
+        if found.axis == "ids":
+            tally.strayed.setdefault(state.req, rule.id)
     spoke = [rule for rule in tally.checked if tally.checked[rule] != before.get(rule, 0) and rule != "session.refused"]
     return spoke[-1].split(".", 1)[1] if spoke else ""
 
@@ -130,6 +141,11 @@ def _held(
         offsets=state.offsets,
         ids=state.ids,
         fill_ids=state.fill_ids,
+        unpadded_ids=state.unpadded_ids,
+        output_ids=state.output_ids,
+        prefix_len=state.prefix_len,
+        hit=check.hits.get(state.req) if moment == "scheduled" else None,
+        ids_before=None if old is None else old.ids,
         parent=None if expected.parent_line is None else expected.parent_line.place,
         table_before=None if old is None else seen(old.table),
     )
@@ -142,6 +158,8 @@ def _held(
         if rule.id == "freshness.delta_cache" and _fits(held):
             # A wrong delta, seen before, makes a wrong cache: what is cached is still what is held.
             follows = tally.tainted.get(state.req, "")
+        elif found.axis in ("ids", "unpadded_ids"):
+            follows = tally.strayed.get(state.req, "")
         message = f"request {state.req}: {found.message}" if found.message else f"request {state.req}"
         views = _views(held) if found.axis == "table" else (None, None)
         _fail(tally, check, rule.id, state.req, replace(found, shape=shape, message=message), follows, views)

@@ -29,6 +29,9 @@ class Tally:
         """Requests whose table gained columns by what another one did: right for themselves, and what continues from
         them follows from it."""
 
+        self.strayed: dict[int, str] = {}
+        """Requests whose prompt was seen to be other tokens -> the rule that said so."""
+
         self.held: dict[int, tuple[protocol.Tensor, protocol.Tensor]] = {}
         """Table and delta that each request was last seen to hold."""
 

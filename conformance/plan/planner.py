@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
@@ -71,6 +71,8 @@ class StateCheck:
     parent: int | None
     since: int | None
     expected: tuple[ExpectedState, ...]
+    hits: Mapping[int, int] = field(default_factory=dict)
+    """Requests that have just been admitted -> tokens that the prefix cache holds of them."""
     turn: ArrivedTurn | None = None
     """For a turn: what its client asked for; what the engine took it to be is not in it yet."""
 
@@ -218,7 +220,7 @@ class _Planner:
         self.steps.extend(protocol.Generate(req, ids) for req, ids in moved.emitted.items())
         if self.observes and not isinstance(op, ops.Open | ops.MeasureCost | ops.Rotate):
             turn = _turn_of(before, op, moved.state.requests[op.req]) if isinstance(op, ops.Turn) else None
-            self._observe(number, op, frozenset(), turn)
+            self._observe(number, op, {}, turn)
 
     def _before(self, op: ops.Operation, moved: Transition) -> list[protocol.Step]:
         match op:
@@ -255,16 +257,16 @@ class _Planner:
 
     def _schedule(self, number: int, op: ops.Build) -> None:
         """Before its first window after arrival or retraction a request is admitted by the scheduler."""
-        admitted = []
+        admitted: dict[int, int] = {}
         for part in op.batch.parts:
             hits = part.fields.get("prefix_len", (0,) * len(part.reqs))
             for req, hit in zip(part.reqs, hits if isinstance(hits, tuple) else (), strict=True):
                 request = self.state.requests[req]
                 if request.status in ("waiting", "retracted") and not request.admitted and _prefills(op, part):
-                    admitted.append(req)
-                    self.steps.append(protocol.Schedule(req, hit=hit if isinstance(hit, int) else 0))
+                    admitted[req] = hit if isinstance(hit, int) else 0
+                    self.steps.append(protocol.Schedule(req, hit=admitted[req]))
         if self.observes and admitted:
-            self._observe(number, op, frozenset(admitted))
+            self._observe(number, op, admitted)
 
     def _forward(self, number: int, op: ops.Operation, expected: Expected) -> None:
         if isinstance(op, ops.MeasureCost):
@@ -308,12 +310,12 @@ class _Planner:
         return known
 
     def _observe(
-        self, number: int, op: ops.Operation, scheduled: frozenset[int], turn: ArrivedTurn | None = None
+        self, number: int, op: ops.Operation, hits: Mapping[int, int], turn: ArrivedTurn | None = None
     ) -> None:
         alive = [r for r in self.state.requests.values() if r.status != "aborted"]
-        subject = scheduled or _subject(op)
+        subject = frozenset(hits) or _subject(op)
         parent = self.state.requests[op.req].parent if isinstance(op, ops.Turn) else None
-        expected = tuple(self._expected_state(request, request.req in scheduled) for request in alive)
+        expected = tuple(self._expected_state(request, request.req in hits) for request in alive)
         self.checks.append(
             StateCheck(
                 op=number,
@@ -324,6 +326,7 @@ class _Planner:
                 parent=parent,
                 since=self.last_observed,
                 expected=expected,
+                hits=hits,
                 turn=turn,
             )
         )

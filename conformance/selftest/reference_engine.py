@@ -201,7 +201,6 @@ class ReferenceEngine:
             table=tensor(held.table) if media else None,
             delta=tensor(delta) if media else None,
             delta_cache=cache,
-            items=len(held.items),
             offsets=held.items,
             aborted=held.aborted,
         )

@@ -46,7 +46,7 @@ class StacksDelta(ReferenceEngine):
 
     def state(self, req: int) -> protocol.RequestState:
         right = super().state(req)
-        if right.delta is None or right.items < 2:
+        if right.delta is None or len(right.offsets) < 2:
             return right
         wide = protocol.Tensor("int64", (2, 1), right.delta.data * 2)
         return protocol.RequestState(**{f: getattr(right, f) for f in right.__struct_fields__} | {"delta": wide})

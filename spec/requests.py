@@ -1,0 +1,82 @@
+"""What a request is, between any two forwards: its tokens, its delta, and whether it is still wanted."""
+
+from __future__ import annotations
+
+from ropecheck.spec.held import delta_is
+from ropecheck.spec.ownership import tokens_are
+from ropecheck.spec.rules import MROPE, Violation, rule
+from ropecheck.spec.views import HeldState, Standing
+
+GENERATION = "definition: a request's history is its prompt and what was generated"
+"""Where the rules come from."""
+
+
+@rule("request.prompt", of=HeldState, source=GENERATION)
+def prompt(held: HeldState) -> Violation | None:
+    """A request must keep its prompt's tokens as its client sent them, beside the padded ones."""
+    return tokens_are("unpadded_ids", held.raw, held.unpadded_ids)
+
+
+@rule("request.outputs", of=HeldState, source=GENERATION)
+def outputs(held: HeldState) -> Violation | None:
+    """A request's outputs must be the tokens that were generated for it, in order, also after a retraction."""
+    return tokens_are("output_ids", held.outputs, held.output_ids)
+
+
+@rule("request.prefix_len", of=HeldState, source="public interface: prefix_len", when=lambda held: held.hit is not None)
+def prefix_len(held: HeldState) -> Violation | None:
+    """A request that is admitted must count as its prefix_len the tokens that the prefix cache holds of it."""
+    if held.prefix_len == held.hit:
+        return None
+    message = f"prefix_len {held.prefix_len}, the cache holds {held.hit}"
+    return Violation(
+        axis="prefix_len", expected=held.hit, observed=held.prefix_len, shape="another prefix_len", message=message
+    )
+
+
+@rule(
+    "request.delta",
+    of=HeldState,
+    source=MROPE,
+    when=lambda held: held.moment != "turn" and (held.place.has_media or held.delta is not None),
+)
+def delta(held: HeldState) -> Violation | None:
+    """A request must keep the one delta of its history: its table's maximum + 1 - P, whatever it has generated."""
+    return delta_is(held)
+
+
+@rule(
+    "request.pad_values",
+    of=HeldState,
+    source="public interface: placeholder tokens carry their item's pad value for the prefix cache",
+    when=lambda held: len(held.ids) == len(held.raw),
+)
+def pad_values(held: HeldState) -> Violation | None:
+    """The placeholder tokens of a media item must all hold one value, and keep it."""
+    before = held.ids_before
+    if before is None or len(before) != len(held.ids):
+        before = held.ids
+    for start, stop in held.spans:
+        for at in range(start, stop):
+            if not held.ids[at] == before[start] == before[at]:
+                return Violation(
+                    axis="ids",
+                    at=at,
+                    expected=before[start],
+                    observed=held.ids[at],
+                    shape="another pad value",
+                    message=f"token {at} holds {held.ids[at]}, its item's tokens hold {before[start]}",
+                )
+    return None
+
+
+@rule("request.aborted", of=Standing, source="public interface: a request ends when it is done or aborted")
+def aborted(one: Standing) -> Violation | None:
+    """A request that nobody aborted must not be aborted, and one that had to be refused must stay so."""
+    if one.aborted == one.refused:
+        return None
+    verb = "aborted" if one.aborted else "taken up again"
+    note = f": {one.note}" if one.note else ""
+    return Violation(
+        axis="aborted", expected=str(one.refused), observed=str(one.aborted), shape=verb, message=f"was {verb}{note}"
+    )
