@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from ropecheck.spec.rules import Violation
 from ropecheck.spec.views import HeldState
 
+INT64 = "int64"
+"""What tables and deltas are kept in."""
+
 
 def table_is(held: HeldState) -> Violation | None:
     """Every column that the request's table has is its history's, and it covers at least `held.covers` tokens."""
@@ -23,6 +26,8 @@ def table_is(held: HeldState) -> Violation | None:
             shape="wrong number of rows",
             message=f"table of shape {shape}",
         )
+    if table.dtype != INT64:
+        return _dtype("table", table.dtype)
     width = table.shape[1]
     if width < held.covers:
         return Violation(
@@ -60,6 +65,8 @@ def delta_is(held: HeldState) -> Violation | None:
             shape="wrong shape",
             message=f"delta of shape {shape}",
         )
+    if delta.dtype != INT64:
+        return _dtype("delta", delta.dtype)
     found = delta.values[0][0]
     if found == right:
         return None
@@ -69,6 +76,30 @@ def delta_is(held: HeldState) -> Violation | None:
         observed=found,
         shape="another delta",
         message=f"delta {found}, the history has {right}",
+    )
+
+
+def spans_are(held: HeldState) -> Violation | None:
+    """Each media item points at its own placeholder tokens in the whole history."""
+    if held.offsets == held.spans:
+        return None
+    few = len(held.offsets) < len(held.spans)
+    shape = (
+        "items missing" if few else ("items left over" if len(held.offsets) > len(held.spans) else "items misplaced")
+    )
+    right, found = str(list(held.spans)), str(list(held.offsets))
+    return Violation(
+        axis="offsets",
+        expected=right,
+        observed=found,
+        shape=shape,
+        message=f"media items at {found}, the history has them at {right}",
+    )
+
+
+def _dtype(axis: str, found: str) -> Violation:
+    return Violation(
+        axis=axis, expected=INT64, observed=found, shape=f"dtype {found}", message=f"{axis} of dtype {found}"
     )
 
 

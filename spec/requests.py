@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ropecheck.spec.held import delta_is
+from ropecheck.spec.held import delta_is, spans_are, table_is
 from ropecheck.spec.ownership import tokens_are
 from ropecheck.spec.rules import MROPE, Violation, rule
 from ropecheck.spec.views import HeldState, Standing
@@ -43,6 +43,25 @@ def prefix_len(held: HeldState) -> Violation | None:
 def delta(held: HeldState) -> Violation | None:
     """A request must keep the one delta of its history: its table's maximum + 1 - P, whatever it has generated."""
     return delta_is(held)
+
+
+@rule("request.media_spans", of=HeldState, source=GENERATION, when=lambda held: held.moment != "turn")
+def media_spans(held: HeldState) -> Violation | None:
+    """A request's media items must stay at their own placeholder tokens, whatever happens to it."""
+    return spans_are(held)
+
+
+@rule(
+    "request.table",
+    of=HeldState,
+    source=MROPE,
+    when=lambda held: (
+        held.moment == "scheduled" and not held.retracted and (held.place.has_media or held.table is not None)
+    ),
+)
+def table(held: HeldState) -> Violation | None:
+    """What a request that is to be computed holds as its table must be its own history's columns."""
+    return table_is(held)
 
 
 @rule(

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ropecheck.spec.held import delta_is, table_is
+from ropecheck.spec.held import delta_is, spans_are, table_is
 from ropecheck.spec.ownership import tokens_are
 from ropecheck.spec.rules import MROPE, Violation, rule
 from ropecheck.spec.views import ArrivedTurn, HeldState, SavedTurn
@@ -252,20 +252,7 @@ def media_spans(held: HeldState) -> Violation | None:
 
     Items of earlier turns stay where they were; a new turn's items move by the tokens before it.
     """
-    if held.offsets == held.spans:
-        return None
-    few = len(held.offsets) < len(held.spans)
-    shape = (
-        "items missing" if few else ("items left over" if len(held.offsets) > len(held.spans) else "items misplaced")
-    )
-    right, found = str(list(held.spans)), str(list(held.offsets))
-    return Violation(
-        axis="offsets",
-        expected=right,
-        observed=found,
-        shape=shape,
-        message=f"media items at {found}, the history has them at {right}",
-    )
+    return spans_are(held)
 
 
 def _ids(turn: ArrivedTurn, right: tuple[int, ...]) -> Violation | None:
