@@ -67,31 +67,37 @@ def table(held: HeldState) -> Violation | None:
 @rule(
     "request.pad_values",
     of=HeldState,
-    source="public interface: placeholder tokens carry their item's pad value for the prefix cache",
-    when=lambda held: len(held.ids) == len(held.raw),
+    source="public interface: placeholder tokens carry pad values for the prefix cache",
+    when=lambda held: held.ids_before is not None and len(held.ids) == len(held.ids_before) == len(held.raw),
 )
 def pad_values(held: HeldState) -> Violation | None:
-    """The placeholder tokens of a media item must all hold one value, and keep it."""
-    before = held.ids_before
-    if before is None or len(before) != len(held.ids):
-        before = held.ids
+    """A placeholder token must keep the pad value that it was given: the prefix cache knows the request by it."""
+    before = held.ids_before or ()
     for start, stop in held.spans:
         for at in range(start, stop):
-            if not held.ids[at] == before[start] == before[at]:
+            if held.ids[at] != before[at]:
                 return Violation(
                     axis="ids",
                     at=at,
-                    expected=before[start],
+                    expected=before[at],
                     observed=held.ids[at],
                     shape="another pad value",
-                    message=f"token {at} holds {held.ids[at]}, its item's tokens hold {before[start]}",
+                    message=f"token {at} holds {held.ids[at]}, it held {before[at]}",
                 )
     return None
 
 
-@rule("request.aborted", of=Standing, source="public interface: a request ends when it is done or aborted")
+@rule(
+    "request.aborted",
+    of=Standing,
+    source="public interface: a request ends when it is done or aborted",
+    when=lambda one: not one.replaced,
+)
 def aborted(one: Standing) -> Violation | None:
-    """A request that nobody aborted must not be aborted, and one that had to be refused must stay so."""
+    """A request that nobody aborted must not be aborted, and one that had to be refused must stay so.
+
+    Replacing turns of a session may end those of them that still run.
+    """
     if one.aborted == one.refused:
         return None
     verb = "aborted" if one.aborted else "taken up again"

@@ -212,6 +212,8 @@ class Standing:
     refused: bool
     aborted: bool
     """Observed."""
+    replaced: bool = False
+    """A later turn of its session replaced it."""
     note: str = ""
 
 

@@ -59,7 +59,12 @@ def judge_states(tally: Tally, check: StateCheck, result: protocol.States, befor
             _bystander(tally, check, earlier[req], state)
         arrived = check.kind == "turn" and req in check.subject
         if not arrived:
-            standing = Standing(refused=expected.request.status == "refused", aborted=state.aborted, note=state.note)
+            standing = Standing(
+                refused=expected.request.status == "refused",
+                replaced=req in check.replaced,
+                aborted=state.aborted,
+                note=state.note,
+            )
             for rule, found in ask(tally, "request", standing):
                 message = f"request {req} {found.message}"
                 _fail(tally, check, rule.id, req, replace(found, message=message))

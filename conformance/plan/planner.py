@@ -73,6 +73,8 @@ class StateCheck:
     expected: tuple[ExpectedState, ...]
     hits: Mapping[int, int] = field(default_factory=dict)
     """Requests that have just been admitted -> tokens that the prefix cache holds of them."""
+    replaced: frozenset[int] = frozenset()
+    """Turns that a later one of their session has replaced."""
     turn: ArrivedTurn | None = None
     """For a turn: what its client asked for; what the engine took it to be is not in it yet."""
 
@@ -327,6 +329,7 @@ class _Planner:
                 since=self.last_observed,
                 expected=expected,
                 hits=hits,
+                replaced=frozenset(r.req for r in alive if _is_replaced(self.state, r)),
                 turn=turn,
             )
         )
@@ -404,6 +407,13 @@ def _prefilled(op: ops.Operation) -> frozenset[int]:
     if not isinstance(op, ops.Build):
         return frozenset()
     return frozenset(req for part in op.batch.parts if _prefills(op, part) for req in part.reqs)
+
+
+def _is_replaced(state: State, request: Request) -> bool:
+    if request.session is None or request.status == "refused":
+        return False
+    session = state.sessions[request.session]
+    return not session.streaming and request.req not in session.known
 
 
 def _prefills(op: ops.Build, part: ops.BatchPart) -> bool:

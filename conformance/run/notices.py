@@ -8,6 +8,7 @@ from typing import Protocol
 from ropecheck.conformance.families.case import TARGETS, offered
 from ropecheck.conformance.known.failures import Known
 from ropecheck.conformance.run.events import Header, Summary
+from ropecheck.conformance.run.speaking import speaking
 from ropecheck.conformance.scenario.forward import situations_of
 from ropecheck.conformance.scripts.servers import made
 from ropecheck.conformance.versions import newer_than_known, numbered
@@ -75,6 +76,7 @@ def unreached(summary: Summary, asked: Container[str]) -> dict[str, tuple[str, .
     ]
     return {
         "rules never checked": tuple(rule.id for rule in never if device in rule.devices),
+        "rules never checked in a mode": _never_in_a_mode(summary) if "forwards" in asked else (),
         "rules that need a GPU": tuple(rule.id for rule in never if device not in rule.devices),
         "modes never reached": tuple(
             mode for mode in all_modes() if "forwards" in asked and not summary.modes.get(mode, [0])[0]
@@ -127,6 +129,16 @@ def functions_not_entered(summary: Summary) -> dict[str, tuple[str, ...]]:
             f"{name} ({reason})" for name, reason in why.items() if reason
         ),
     }
+
+
+def _never_in_a_mode(summary: Summary) -> tuple[str, ...]:
+    """Rules that speak of a mode and were not asked there, though elsewhere they were and the target has the mode."""
+    lacking = {mode for mode, _ in summary.not_offered if not summary.modes.get(mode, [0])[0]}
+    return tuple(
+        f"{rule} x {mode}"
+        for rule, mode in sorted(speaking(summary.header.device))
+        if rule in summary.by_mode and mode not in summary.by_mode[rule] and mode not in lacking
+    )
 
 
 def unreached_lines(kinds: Mapping[str, Sequence[str]]) -> list[str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.plan.planner import decoded
 from ropecheck.conformance.selftest.mutants.base import Mutant
-from ropecheck.conformance.selftest.reference_engine import PAD_VALUE, Held, ReferenceEngine
+from ropecheck.conformance.selftest.reference_engine import PAD_VALUE, Held, ReferenceEngine, tensor
 from ropecheck.reference.timeline import IntArray
 
 
@@ -175,6 +178,37 @@ class ShortTurnTable(ReferenceEngine):
         return replace(right, table=decoded(media.table)) if media is not None and kept else right
 
 
+def _told(change: Callable[[Held, protocol.RequestState], dict[str, Any]]) -> type[ReferenceEngine]:
+    """An engine that holds other values than it works with. change: the fields that are wrong."""
+
+    class Told(ReferenceEngine):
+        def state(self, req: int) -> protocol.RequestState:
+            right = super().state(req)
+            return msgspec.structs.replace(right, **change(self.held[req], right))
+
+    return Told
+
+
+def _delta_with_outputs(held: Held, right: protocol.RequestState) -> dict[str, Any]:
+    """The delta moves on with every token after the first."""
+    extra = max(len(held.output_ids) - 1, 0)
+    return {} if right.delta is None else {"delta": tensor(decoded(right.delta) + extra)}
+
+
+def _padded_anew(held: Held, right: protocol.RequestState) -> dict[str, Any]:
+    """A retracted request's media get new pad values."""
+    media = {at for start, stop in held.items for at in range(start, stop)}
+    shift = 1000 if held.retracted else 0
+    return {"ids": tuple(value + shift if at in media else value for at, value in enumerate(right.ids))}
+
+
+def _cut_to_prompt(held: Held, right: protocol.RequestState) -> dict[str, Any]:
+    """Once it is scheduled, a request's table is cut by a column."""
+    if right.table is None or held.fill_ids is None or held.retracted:
+        return {}
+    return {"table": tensor(decoded(right.table)[:, :-1])}
+
+
 MUTANTS = (
     Mutant("retract tops up from t", "found in 0.5.23", "outputs continue after the last t", TopsUpFromT),
     Mutant("retract tops up at the index", "slip", "outputs get no delta", TopsUpAtIndex),
@@ -190,4 +224,37 @@ MUTANTS = (
     Mutant("abort releases the parent's media", "S1", "the parent loses its table", LosesMediaOnAbort),
     Mutant("text turn forgets the media", "O8", "no table, no delta", TurnWithoutTable),
     Mutant("media turn's table starts at that turn", "S1", "the parent's columns are missing", ShortTurnTable),
+    Mutant(
+        "raw ids are padded too",
+        "slip",
+        "the client's own tokens are overwritten",
+        _told(lambda _held, right: {"unpadded_ids": right.ids}),
+    ),
+    Mutant(
+        "outputs end at a retraction",
+        "slip",
+        "what was generated is dropped with the memory",
+        _told(lambda held, _right: {"output_ids": ()} if held.retracted else {}),
+    ),
+    Mutant(
+        "a hit counts one token more",
+        "slip",
+        "prefix_len is one past the cached tokens",
+        _told(lambda held, _right: {"prefix_len": held.prefix_len + 1} if held.prefix_len else {}),
+    ),
+    Mutant("delta moves with the outputs", "slip", "the delta is kept for one decode only", _told(_delta_with_outputs)),
+    Mutant("a retraction pads anew", "slip", "the prefix cache no longer knows the media", _told(_padded_anew)),
+    Mutant(
+        "an item is released when it was read",
+        "slip",
+        "a request that decodes has no media any more",
+        _told(lambda held, _right: {"offsets": held.items[1:]} if held.output_ids else {}),
+    ),
+    Mutant("table cut when scheduled", "slip", "the last column is left out", _told(_cut_to_prompt)),
+    Mutant(
+        "a retraction aborts",
+        "slip",
+        "a request that must wait is given up",
+        _told(lambda held, _right: {"aborted": True} if held.retracted else {}),
+    ),
 )

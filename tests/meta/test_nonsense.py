@@ -1,0 +1,124 @@
+"""The rule that is named is the code that judged: with nonsense in its place, for every rule, the suite sees it.
+
+For each rule there is a planted fault and a scenario in which the rule names it. With a body that says nothing the
+finding is gone; with a body that always finds something the reference itself is caught.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import msgspec
+import pytest
+
+from ropecheck.adapters import protocol
+from ropecheck.conformance.plan.planner import Plan, plan
+from ropecheck.conformance.scenarios.chosen import costs
+from ropecheck.conformance.selftest.mutants import MUTANTS
+from ropecheck.conformance.selftest.mutants.generic import planted
+from ropecheck.spec.rules import Labelled, Violation, all_rules, replaced
+from tests.core.caught import CAUGHT
+from tests.meta.support import answered, asking, broken
+
+LAWS = {
+    "laws.chunked_prefill_is_one_prefill": "extend reads from the table's start",
+    "laws.extend_composes": "extend reads from the table's start",
+    "laws.verify_chain_is_decodes": "decode delta missing",
+    "laws.draft_extend_is_verify_chain": "verify delta missing",
+    "laws.draft_step_is_a_decode": "decode delta missing",
+    "laws.append_is_a_fresh_request": "extend tail without delta",
+    "laws.branch_is_its_own_history": "extend tail without delta",
+    "laws.retract_and_resume": "extend tail without delta",
+    "laws.batch_order": "decode delta of the first request",
+    "laws.batch_split": "extend text gets a neighbour's delta",
+    "laws.text_rows_are_the_index": "decode rows at zero",
+    "laws.speculation_places_the_same": "decode delta missing",
+    "laws.one_token_one_column": "decode delta missing",
+}
+"""A law -> a fault that its instances show."""
+
+JUDGED = tuple(rule.id for rule in all_rules().values() if rule.view is not Labelled)
+
+PENDING = ("families.", "rotary.")
+"""Topics whose rules are still called by their own names. One that gets a view is asked here by that alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A scenario, its right answer, and one that the rule says is wrong."""
+
+    plan: Plan
+    right: protocol.Answer
+    wrong: protocol.Answer
+
+
+@cache
+def observation(rule: str) -> Observation:
+    """Fails, naming the rule, where no planted fault shows it."""
+    if "cpu" not in all_rules()[rule].devices:
+        return waiting()
+    names = [name for name, (named, _) in CAUGHT.items() if named == rule] or [LAWS.get(rule, "")]
+    faults = planted()
+    makes = [MUTANTS[name].make for name in names if name in MUTANTS]
+    makes += [one.mutant.make for one in faults.values() if rule in one.rules][:1]
+    for make in makes:
+        for candidate in asking(rule):
+            wrong = answered(candidate, make)
+            if rule in broken(candidate, wrong):
+                return Observation(candidate, answered(candidate), wrong)
+    pytest.fail(f"rule {rule} has no planted fault that it alone can name: add one to conformance/selftest/mutants")
+
+
+def waiting() -> Observation:
+    """What only a device shows: building a forward waits for it."""
+    planned = plan(costs.scenarios()[0], "cuda")
+    given = answered(planned)
+
+    def counted(syncs: int) -> protocol.Answer:
+        results = tuple(
+            msgspec.structs.replace(result, method="cuda", syncs=syncs)
+            if isinstance(result, protocol.Counted)
+            else result
+            for result in given.results
+        )
+        return msgspec.structs.replace(given, results=results)
+
+    return Observation(planned, counted(0), counted(9))
+
+
+def nothing(_view: object) -> None:
+    """A body that never finds anything."""
+
+
+def something(_view: object) -> Violation:
+    """A body that always does."""
+    return Violation(axis="1d", at=0, expected=0, observed=1, shape="nonsense", message="nonsense")
+
+
+@pytest.mark.parametrize("rule", JUDGED)
+def test_a_rules_body_is_what_decides(rule: str) -> None:
+    seen = observation(rule)
+    assert rule in broken(seen.plan, seen.wrong)
+    assert not broken(seen.plan, seen.right)
+    back = replaced(rule, nothing)
+    try:
+        assert rule not in broken(seen.plan, seen.wrong)
+    finally:
+        back()
+
+
+@pytest.mark.parametrize("rule", JUDGED)
+def test_a_body_that_always_finds_something_catches_the_reference(rule: str) -> None:
+    where = observation(rule).plan if "cpu" not in all_rules()[rule].devices else next(asking(rule))
+    right = observation(rule).right if "cpu" not in all_rules()[rule].devices else answered(where)
+    back = replaced(rule, something)
+    try:
+        assert rule in broken(where, right)
+    finally:
+        back()
+
+
+def test_what_is_not_asked_yet_is_known() -> None:
+    left = [rule for rule in all_rules() if rule not in JUDGED]
+    assert all(rule.startswith(PENDING) for rule in left), left
