@@ -214,6 +214,8 @@ class ReferenceEngine:
 
     def forward(self, step: protocol.Forward) -> protocol.Result:
         self.forwards += 1
+        for req in step.reqs:
+            self.cache_delta(req)
         lines = [self.line(req) for req in step.reqs]
         found = self.tables(step, lines)
         answered = [
@@ -225,6 +227,12 @@ class ReferenceEngine:
         if step.padding is not None:
             answered.append(self.answer("padded", step, self.pad(step, step.padding, found[0])))
         return protocol.Tables(tuple(answered), changed=self.changed(step))
+
+    def cache_delta(self, req: int) -> None:
+        """What a later decode adds to seq_len, kept as some engines do."""
+        held = self.held[req]
+        if held.items and held.delta_cache is None:
+            self.held[req] = replace(held, delta_cache=held.delta - 1)
 
     def tables(self, step: protocol.Forward, lines: Sequence[Timeline]) -> list[BatchTables]:
         """The forward's tables; one per forward of the mode's loop."""

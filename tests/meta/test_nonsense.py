@@ -32,7 +32,7 @@ LAWS = {
     "laws.retract_and_resume": "extend tail without delta",
     "laws.batch_order": "decode delta of the first request",
     "laws.batch_split": "extend text gets a neighbour's delta",
-    "laws.text_rows_are_the_index": "decode rows at zero",
+    "laws.text_rows_are_the_index": "extend h row of another stride",
     "laws.speculation_places_the_same": "decode delta missing",
     "laws.one_token_one_column": "decode delta missing",
 }
@@ -59,9 +59,8 @@ def observation(rule: str) -> Observation:
     if "cpu" not in all_rules()[rule].devices:
         return waiting()
     names = [name for name, (named, _) in CAUGHT.items() if named == rule] or [LAWS.get(rule, "")]
-    faults = planted()
-    makes = [MUTANTS[name].make for name in names if name in MUTANTS]
-    makes += [one.mutant.make for one in faults.values() if rule in one.rules][:1]
+    makes = [one.mutant.make for one in planted().values() if one.rules == (rule,)][:1]
+    makes += [MUTANTS[name].make for name in names if name in MUTANTS]
     for make in makes:
         for candidate in asking(rule):
             wrong = answered(candidate, make)

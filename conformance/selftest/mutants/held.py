@@ -102,13 +102,6 @@ class DecodeWritesNeighbours(ReferenceEngine):
 class StaleCache(ReferenceEngine):
     """The cached delta is filled once and handed on to later turns."""
 
-    def forward(self, step: protocol.Forward) -> protocol.Result:
-        for req in step.reqs:
-            held = self.held[req]
-            if held.items and held.delta_cache is None:
-                self.held[req] = replace(held, delta_cache=held.delta - 1)
-        return super().forward(step)
-
     def continued(self, step: protocol.Turn, parent: Held) -> Held:
         return replace(super().continued(step, parent), delta_cache=parent.delta_cache)
 
