@@ -171,8 +171,6 @@ class Summary:
     """What the target's baseline reaches and this run did not."""
     modes: dict[str, list[int]] = field(default_factory=dict)
     """Mode -> [forwards (or calls of a prompt-table builder) checked, failures]."""
-    by_mode: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Rule -> mode -> times that it was asked there."""
     situations: dict[str, int] = field(default_factory=dict)
     ran: dict[str, dict[str, int]] = field(default_factory=dict)
     """Engine function or kernel -> forwards in which it is known to have run."""

@@ -21,7 +21,7 @@ CAUGHT: dict[str, tuple[str, str]] = {
     "text table has one row": ("table.three_rows", "wrong number of rows"),
     "verify table is int32": ("table.dtype", "dtype int32"),
     "diffusion block is int64": ("table.dtype", "dtype int64"),
-    "padding keeps an older batch": ("padding.harmless_fill", "other values"),
+    "padding keeps an older batch": ("padding.harmless_fill", "fill not zero"),
     "padding copies one row": ("padding.live_columns", "other values"),
     "padding filled with ones": ("padding.harmless_fill", "fill not zero"),
     "padding widens the index alone": ("padding.width", "no columns"),

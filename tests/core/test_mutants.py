@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from typing import Annotated
 
 import pytest
 
+from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import Plan, plan
-from ropecheck.conformance.scenarios.chosen import chosen
-from ropecheck.conformance.scenarios.chosen.laws import scenarios as laws
-from ropecheck.conformance.selftest.mutants import MUTANTS
+from ropecheck.conformance.scenarios.chosen import chosen, modes
+from ropecheck.conformance.selftest.mutant_score import touches
+from ropecheck.conformance.selftest.mutants import MUTANTS, Mutant, all_mutants
+from ropecheck.conformance.selftest.mutants.generic import FAULTS, Planted, planted
 from ropecheck.conformance.selftest.reference_worker import answer
-from ropecheck.spec.rules import all_rules
+from ropecheck.spec.modes import all_modes
+from ropecheck.spec.modes.declaration import DECLARED, RUNNING, CommittedLen, Mode, Tokens, Whole, mode
 from tests.core.caught import CAUGHT
 from tests.core.support import outcome
-
-ELSEWHERE = ("families.", "schedule.", "cost.synchronisations")
-"""Rules of another phase, and of a device that is not here."""
 
 
 @cache
@@ -27,37 +28,65 @@ def plans() -> tuple[Plan, ...]:
     return tuple(plan(scenario) for scenario in chosen())
 
 
-def failures(name: str) -> Iterator[Failure]:
-    for planned in plans():
-        yield from judge(planned, answer(planned.job, MUTANTS[name].make())).failures
+def failures(mutant: Mutant, tried: tuple[Plan, ...]) -> Iterator[Failure]:
+    for planned in tried:
+        if touches(mutant, planned):
+            yield from judge(planned, answer(planned.job, mutant.make())).failures
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_fault_is_named(name: str) -> None:
-    assert any((failure.rule, failure.signature) == CAUGHT[name] for failure in failures(name))
+    assert any((failure.rule, failure.signature) == CAUGHT[name] for failure in failures(MUTANTS[name], plans()))
 
 
-def test_the_reference_is_caught_by_nothing() -> None:
-    for scenario in (*chosen(), *laws()):
-        found = outcome(scenario)
-        assert not found.failures and not found.unrun, scenario.name
-        assert found.checked
+def unnamed(faults: dict[str, Planted], tried: tuple[Plan, ...]) -> list[str]:
+    """Faults that none of their rules names in their mode."""
+    return [
+        name
+        for name, one in faults.items()
+        if not any(f.rule in one.rules and f.mode == one.mode for f in failures(one.mutant, tried))
+    ]
 
 
-def test_every_mode_has_planted_faults() -> None:
-    caught = {rule.split(".")[0] for rule, _signature in CAUGHT.values()}
-    modes = {rule.topic for rule in all_rules().values() if rule.stated.startswith("ropecheck.spec.modes")}
-    assert modes <= caught | {"table"}
+@pytest.mark.parametrize("name", all_modes())
+def test_what_follows_from_a_declaration_is_enough_to_catch_what_follows_from_it(name: str) -> None:
+    """Faults that any mode can have, in the scenarios that every mode has."""
+    found = all_modes()[name]
+    faults = planted({name: found})
+    assert len(faults) >= 6
+    assert unnamed(faults, tuple(map(plan, modes.of_mode(found)))) == []
 
 
-def test_no_rule_is_vacuous() -> None:
-    """Every rule that forwards and sessions are checked by is broken by some planted fault, in a chosen scenario or
-    an instance of a law."""
-    tripped = {rule for rule, _signature in CAUGHT.values()}
-    for name in MUTANTS:
-        if len(tripped) == len(all_rules()):
-            break
-        tripped |= {failure.rule for failure in failures(name)}
-        for scenario in laws():
-            tripped |= {failure.rule for failure in outcome(scenario, MUTANTS[name].make).failures}
-    assert {rule for rule in all_rules() if rule not in tripped and not rule.startswith(ELSEWHERE)} == set()
+@pytest.fixture
+def strange() -> Iterator[Mode]:
+    """A mode that nobody has written: every second token from the newest one on."""
+
+    @mode("strange", reads=RUNNING, buffers=("graph",), copies=(0, 1), source="this test")
+    def declared(seq_len: CommittedLen, count: Annotated[int, Whole(1, 4)]) -> Tokens:
+        """A strange forward reads every second token."""
+        return Tokens(seq_len, count, step=2)
+
+    yield declared
+    del DECLARED["strange"]
+
+
+def test_a_mode_that_nobody_has_written_has_faults_and_scenarios(strange: Mode) -> None:
+    assert any("strange" in name for name in all_mutants())
+    faults = planted({strange.name: strange})
+    scenarios = list(modes.of_mode(strange))
+    assert len(faults) >= len(FAULTS) - 6 and len(scenarios) >= 6
+    assert not any(outcome(scenario).failures for scenario in scenarios)
+    assert unnamed(faults, tuple(map(plan, scenarios))) == []
+
+
+def test_a_fault_is_tried_only_where_its_mode_is() -> None:
+    decoding = next(m for name, m in all_mutants().items() if name.startswith("any mode, decode:"))
+    hit, missed = (
+        next(
+            p
+            for p in plans()
+            if ("decode" in {s.mode for s in p.job.steps if isinstance(s, protocol.Forward)}) == there
+        )
+        for there in (True, False)
+    )
+    assert touches(decoding, hit) and not touches(decoding, missed)
