@@ -56,11 +56,13 @@ def media_spans(held: HeldState) -> Violation | None:
     of=HeldState,
     source=MROPE,
     when=lambda held: (
-        held.moment == "scheduled" and not held.retracted and (held.place.has_media or held.table is not None)
+        held.moment in ("scheduled", "computed")
+        and not held.retracted
+        and (held.place.has_media or held.table is not None)
     ),
 )
 def table(held: HeldState) -> Violation | None:
-    """What a request that is to be computed holds as its table must be its own history's columns."""
+    """What a request holds as its table when it is prefilled must be its own history's columns, before and after."""
     return table_is(held)
 
 

@@ -167,7 +167,8 @@ class HeldState:
     """What an engine holds for one request, at a moment when the script says what it must be."""
 
     moment: str
-    """"turn": it has just arrived in a session. "scheduled": the scheduler has just considered it. "later"."""
+    """"turn": it has just arrived in a session. "scheduled": the scheduler has just considered it. "computed": a
+    forward has just prefilled some of it. "later": something else happened."""
     place: Place
     covers: int
     """Columns that its table must have at least."""

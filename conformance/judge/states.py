@@ -81,6 +81,8 @@ def judge_states(tally: Tally, check: StateCheck, result: protocol.States, befor
             continue
         elif req in check.subject or (req in check.own and expected.request.status == "retracted"):
             _held(tally, check, expected, state, "scheduled", earlier.get(req))
+        elif req in check.own:
+            _held(tally, check, expected, state, "computed", earlier.get(req))
         elif expected.request.status != "finished":
             _held(tally, check, expected, state, "later", earlier.get(req))
 
@@ -174,7 +176,7 @@ def _held(
 
 def rule_topic(moment: str) -> str:
     """What reports file a moment's checks under."""
-    return {"turn": "session", "scheduled": "retraction", "later": "freshness"}[moment]
+    return {"turn": "session", "scheduled": "retraction", "computed": "freshness", "later": "freshness"}[moment]
 
 
 def _fits(held: HeldState) -> bool:

@@ -136,9 +136,9 @@ CAUGHT: dict[str, tuple[str, str]] = {
     "raw ids are padded too": ("request.prompt", "other tokens"),
     "outputs end at a retraction": ("request.outputs", "too few tokens"),
     "a hit counts one token more": ("request.prefix_len", "another prefix_len"),
-    "delta moves with the outputs": ("request.delta", "another delta"),
+    "a retraction moves the delta": ("request.delta", "another delta"),
     "a retraction pads anew": ("request.pad_values", "another pad value"),
-    "an item is released when it was read": ("request.media_spans", "items missing"),
+    "a retraction releases an item": ("request.media_spans", "items missing"),
     "table cut when scheduled": ("request.table", "too few columns"),
     "a retraction aborts": ("request.aborted", "aborted"),
 }

@@ -182,10 +182,8 @@ def _told(change: Callable[[Held, protocol.RequestState], dict[str, Any]]) -> ty
     return Told
 
 
-def _delta_with_outputs(held: Held, right: protocol.RequestState) -> dict[str, Any]:
-    """The delta moves on with every token after the first."""
-    extra = max(len(held.output_ids) - 1, 0)
-    return {} if right.delta is None else {"delta": tensor(decoded(right.delta) + extra)}
+def _delta_moved(held: Held, right: protocol.RequestState) -> dict[str, Any]:
+    return {"delta": tensor(decoded(right.delta) + 1)} if held.retracted and right.delta is not None else {}
 
 
 def _padded_anew(held: Held, right: protocol.RequestState) -> dict[str, Any]:
@@ -235,13 +233,13 @@ MUTANTS = (
         "prefix_len is one past the cached tokens",
         _told(lambda held, _right: {"prefix_len": held.prefix_len + 1} if held.prefix_len else {}),
     ),
-    Mutant("delta moves with the outputs", "slip", "the delta is kept for one decode only", _told(_delta_with_outputs)),
+    Mutant("a retraction moves the delta", "slip", "the delta counts a token more", _told(_delta_moved)),
     Mutant("a retraction pads anew", "slip", "the prefix cache no longer knows the media", _told(_padded_anew)),
     Mutant(
-        "an item is released when it was read",
+        "a retraction releases an item",
         "slip",
-        "a request that decodes has no media any more",
-        _told(lambda held, _right: {"offsets": held.items[1:]} if held.output_ids else {}),
+        "its media are gone when it is prefilled again",
+        _told(lambda held, _right: {"offsets": held.items[1:]} if held.retracted else {}),
     ),
     Mutant("table cut when scheduled", "slip", "the last column is left out", _told(_cut_to_prompt)),
     Mutant(
