@@ -133,6 +133,8 @@ CAUGHT: dict[str, tuple[str, str]] = {
     "rotary of alternating sections as contiguous": ("rotary.alternating_sections", "pairs turned by other rows"),
     "rotary backwards": ("rotary.rotation", "turned backwards"),
     "rotary ignores the stride": ("rotary.view_is_a_copy", "a view differs from a copy"),
+    "rotary unscaled": ("rotary.scaling", "another angle"),
+    "rotary of alternating sections as contiguous": ("rotary.alternating_sections", "pairs turned by other rows"),
     "raw ids are padded too": ("request.prompt", "other tokens"),
     "outputs end at a retraction": ("request.outputs", "too few tokens"),
     "a hit counts one token more": ("request.prefix_len", "another prefix_len"),
