@@ -50,7 +50,7 @@ def views(mode: Mode) -> Iterator[tuple[str, object]]:
         yield mode.name, Loop(mode=mode.name, must=1, ran=1)
     if mode.copies is not None:
         for media in (False, True):
-            for extra in {0, mode.host_copies}:
+            for extra in {0 if mode.either_lengths else mode.host_copies, mode.host_copies}:
                 cost = Copies(mode=mode.name, has_media=media, allowed=mode.copies, extra=extra, copies=0, waits=0)
                 yield mode.name, cost
     for buffer in mode.buffers:

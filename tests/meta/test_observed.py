@@ -11,7 +11,7 @@ from collections import defaultdict
 import pytest
 
 from ropecheck.adapters import protocol
-from ropecheck.conformance.plan.planner import Plan, StateCheck
+from ropecheck.conformance.plan.planner import Plan, StateCheck, TableCheck
 from ropecheck.conformance.plan.rotary import RotaryCheck
 from ropecheck.conformance.scenario.operations import Rotate
 from ropecheck.conformance.selftest.silence import Change, changes, noticed
@@ -57,19 +57,22 @@ WHEN = {
         "RequestState.fill_ids": READ_BY_A_PREFILL,
         "RequestState.prefix_len": "a window's prefix_len stands in its batch, and is compared when one is admitted",
     },
+    "given": {"Table.positions": "handed to the engine: comparing it says that it was kept, not that it is right"},
     "moved": {
         "Rotated.query": MOVED,
         "Rotated.key": MOVED,
     },
     "seen once": {"RequestState.ids": "which value a placeholder is padded with is the engine's own to choose"},
 }
-"""State of the request, or of the rotation -> field -> why a change of it may be silent then."""
+"""State of the request, rotation or forward -> field -> why a change of it may be silent then."""
 
 
 def states(planned: Plan, change: Change) -> set[str]:
-    """What can be said of the request or the rotation whose answer was changed, as `WHEN` names it."""
+    """What can be said of the request, rotation or forward whose answer was changed, as `WHEN` names it."""
     if any(isinstance(c, RotaryCheck) and change.step in c.results[1:] for c in planned.checks):
         return {"moved"}
+    if any(isinstance(c, TableCheck) and c.echoed and change.step == c.result for c in planned.checks):
+        return {"given"}
     check = next((c for c in planned.checks if isinstance(c, StateCheck) and c.result == change.step), None)
     if check is None or ".states[" not in change.path:
         return set()
