@@ -129,8 +129,6 @@ CAUGHT: dict[str, tuple[str, str]] = {
     "rotary turns the whole head": ("rotary.rotation", "rest of the head changed"),
     "rotary of another base": ("rotary.rotation", "another angle"),
     "rotary clamps positions": ("rotary.readers_bound", "reads another position"),
-    "rotary unscaled": ("rotary.scaling", "another angle"),
-    "rotary of alternating sections as contiguous": ("rotary.alternating_sections", "pairs turned by other rows"),
     "rotary backwards": ("rotary.rotation", "turned backwards"),
     "rotary ignores the stride": ("rotary.view_is_a_copy", "a view differs from a copy"),
     "rotary unscaled": ("rotary.scaling", "another angle"),
