@@ -57,6 +57,7 @@ class Explorer:
         self.solver = z3.Solver()
         # Facts of all elements of a table are used where its elements are named, never searched through.
         self.solver.set("rlimit", EFFORT, "smt.mbqi", False, "smt.random_seed", 7)
+        self.solver.set("ctrl_c", False)  # z3's own handler would take it
         self.sizes, self.choices = {}, {}
         self.owed: list[Any] = []
         """Elements that stand for all, and were given to a loop: whoever collects them takes them off."""
