@@ -157,7 +157,7 @@ def retraction_grows_a_shared_table(s: Situation) -> bool:
         for request in s.states[-1].requests.values()
         if request.req != victim.req and _was_retracted(s, request) and not request.brings_media
     ]
-    if s.failure.rule.startswith("session."):  # it continues from a turn whose table has grown
+    if s.failure.rule.startswith(("session.", "request.")):  # it continues from a turn whose table has grown
         return any({one.req for one in s.ancestors(victim)} & lineage for lineage in lineages)
     return any(victim.req in lineage for lineage in lineages)
 
