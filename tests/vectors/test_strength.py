@@ -129,6 +129,7 @@ UNSEEN_RULES = {
     "cost.text_only": "copies are not counted",
     "cost.media": "copies are not counted",
     "cost.host_lengths": "copies are not counted",
+    "cost.device_values": "reads of the device are not counted",
 }
 """Rules that no vector can show broken."""
 
