@@ -42,12 +42,8 @@ UNCOVERED = {
 }
 
 NOT_DRIVEN = {
-    "decode of beam members": "beam search rows behind the requests of a decode batch",
     "DFLASH and DSPARK drafts, UNO": "built by hand without a three-row table",
-    "frozen-KV MTP": "drafts at seq_len - 1 in every step, a window of its own (its graph runner is loaded, with an "
-    "EAGLE draft's batch)",
-    "multi-layer EAGLE": "no draft decode, and a draft extend widened to the left (its graph runner is loaded, with an "
-    "EAGLE draft extend's batch)",
+    "own batches of the frozen-KV MTP and multi-layer EAGLE graphs": "they are loaded with an EAGLE draft's batch",
     "prefill, DFLASH and DSPARK graphs; capture and replay": "load steps that are not called, and graphs themselves",
     "BailingMRotaryEmbedding": "a reader of three rows whose sections follow no paper",
     "TBO slices, prefill context parallelism, NPU and CPU graph runners": "other producers and consumers of tables",
