@@ -15,9 +15,10 @@ from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.known.script_causes import SCRIPT_CAUSES
 from ropecheck.conformance.scenario.forward import expected_of
 from ropecheck.conformance.scenario.lifecycle import apply
-from ropecheck.conformance.scenario.operations import Build, Operation, Reschedule, Retract, Scenario, Turn
+from ropecheck.conformance.scenario.operations import Build, Operation, Reschedule, Retract, Rotate, Scenario, Turn
 from ropecheck.conformance.scripts.script import Script
 from ropecheck.reference.requests import Request, State, line_of
+from ropecheck.reference.rotary import LAYOUTS
 from ropecheck.reference.timeline import run_lengths
 from ropecheck.spec.history import History
 
@@ -105,9 +106,13 @@ def retraction_tops_up_again(s: Situation) -> bool:
         if now is not None and now.status == "retracted":
             named = isinstance(op, Build) and request.req in op.batch.reqs
             considered += op.refusals if isinstance(op, Reschedule) and op.req == request.req else int(named)
-    shared = request.parent is not None  # others of its session may have topped the same table up
-    tokens = len(request.ids) + s.before(request).outputs
-    return (considered > 1 or shared) and isinstance(found.observed, int) and found.observed > tokens
+    outputs = s.before(request).outputs
+    if not isinstance(found.observed, int):
+        return False
+    surplus = found.observed - len(request.ids) - outputs
+    if request.parent is not None:  # others of its session may have topped the same table up
+        return surplus > 0
+    return considered > 1 and 0 < surplus <= considered * outputs
 
 
 def offset_keeps_the_parents_media(s: Situation) -> bool:
@@ -219,6 +224,15 @@ def text_is_drafted_from(s: Situation) -> bool:
     return row >= 0 and bool((expected.tables[""].spans[row].tokens < expected.lines[row].tabulated).any())
 
 
+def positions_pass_the_reader(s: Situation) -> bool:
+    """A position of the request's table lies past the last one that the rotary embedding has prepared."""
+    if not isinstance(s.op, Rotate):
+        return False
+    line = line_of(s.states[-1], s.states[-1].requests[s.op.req])
+    longest = LAYOUTS[s.op.layout].longest
+    return int(line.table.max()) >= longest and f"of {longest} prepared" in s.failure.message
+
+
 def _was_retracted(s: Situation, request: Request) -> bool:
     return any(isinstance(op, Retract) and op.req == request.req for op in s.scenario.ops[: s.failure.step + 1])
 
@@ -247,6 +261,7 @@ CAUSES: Mapping[str, Cause] = {
         multi_layer_rows_are_never_copied,
         members_have_no_delta,
         text_is_drafted_from,
+        positions_pass_the_reader,
     )
 }
 """Every cause by the name that entries use."""

@@ -151,13 +151,14 @@ def test_a_failed_step_ends_neither_the_job_nor_the_worker(worker: Worker) -> No
     """An adapter's failure and an engine's failure are told apart; the next step runs."""
     ours, theirs, fine = worker.ask(
         submit(0, WORDS),
+        submit(1, PICTURE),
         forward("decode", (7,), seq_len=(1,)),
-        forward("ragged_verify", (0,), seq_len=(5,), parents=((),), tier=-1),
+        forward("ragged_verify", (0, 1), seq_len=(5, 9), parents=((), (0,))),  # three nodes cannot be shared by two
         forward("decode", (0,), seq_len=(6,)),
     )
     assert isinstance(ours, p.Raised) and ours.stage == "adapter"
     assert isinstance(theirs, p.Raised) and theirs.stage == "engine"
-    assert theirs.where.startswith("sglang/srt/speculative/ragged_verify.py:")
+    assert theirs.where.startswith("sglang/srt/model_executor/forward_batch_info.py:")
     assert tables(fine)[""][0] == [5]
 
 
