@@ -11,7 +11,7 @@ import pytest
 from ropecheck.conformance.cli import app as cli
 from ropecheck.conformance.families.case import offered
 from ropecheck.conformance.families.cases import all_cases
-from ropecheck.conformance.known.differences import ANY, load
+from ropecheck.conformance.known.differences import ANY, load, witness
 from ropecheck.conformance.known.failures import FOLDER
 from ropecheck.conformance.known.failures import load as load_known
 from ropecheck.conformance.run import phases
@@ -34,7 +34,8 @@ def test_every_family(
     assert (totals["failed"], totals["could_not_run"]) == (0, 0)
     assert totals["engine_seconds"] > 0
     witnesses = {known.witness.id for known in load_known(FOLDER) if known.entry.target == target}
-    assert totals["scenarios"] == len(witnesses | {case.id for case in all_cases(target, 0, 5)})
+    shown = {witness(entry, target).id for entry in load() if entry.target in (target, ANY)}
+    assert totals["scenarios"] == len(witnesses | shown | {case.id for case in all_cases(target, 0, 5)})
     assert (totals["forwards"] > 0) == bool(witnesses)
     checked = {mode["id"].removeprefix("prompt_table.") for mode in report["modes"] if "prompt_table" in mode["id"]}
     assert checked == {family for family in FAMILIES if offered(family, target) == "checked"}
