@@ -70,7 +70,14 @@ def judge_of(value: v.Input) -> Judge:
 
 def rules_of(value: v.Input, expected: Sequence[v.Answer]) -> tuple[str, ...]:
     """What a vector checks: the rules that its right answer is put to."""
-    return tuple(sorted(judge_of(value)({table.label: table for table in expected}).checked))
+    return shown(judge_of(value)({table.label: table for table in expected}))
+
+
+def shown(tally: Tally) -> tuple[str, ...]:
+    """The rules that were asked about what an answer carries. It carries neither a request's tokens nor, after a
+    retraction, its delta: `request` rules see right ones.
+    """
+    return tuple(sorted(rule for rule in tally.checked if not rule.startswith("request.")))
 
 
 # ---------------------------------------------------------------- forwards
@@ -221,6 +228,7 @@ def _held(
     table_before: Seen | None = None,
     parent: Place | None = None,
 ) -> HeldState:
+    delta = place.delta if moment != "turn" and place.has_media else answer.delta
     return HeldState(
         moment=moment,
         place=place,
@@ -231,10 +239,12 @@ def _held(
         outputs=outputs,
         retracted=moment == "scheduled",
         table=None if answer.rows is None else _seen_rows(answer.rows),
-        delta=None if answer.delta is None else Seen(dtype="int64", shape=(1, 1), values=((answer.delta,),)),
+        delta=None if delta is None else Seen(dtype="int64", shape=(1, 1), values=((delta,),)),
         delta_cache=None,
         offsets=answer.media_spans or (),
         ids=raw,
+        unpadded_ids=raw,
+        output_ids=outputs,
         fill_ids=fill_ids,
         parent=parent,
         table_before=table_before,

@@ -15,7 +15,7 @@ from ropecheck.conformance.vectors import store
 from ropecheck.conformance.vectors import types as v
 from ropecheck.conformance.vectors.derive import derive
 from ropecheck.conformance.vectors.faults import faults
-from ropecheck.conformance.vectors.judged import judge_of
+from ropecheck.conformance.vectors.judged import judge_of, shown
 
 MOST_BYTES = 5_000_000
 """What a repository should be asked to carry."""
@@ -112,7 +112,7 @@ def _rules(vector: v.Vector) -> Iterator[str]:
         return
     for failure in right.failures:
         yield f"expected: {failure.rule} says of the right answer: {failure.signature} ({failure.message})"
-    rules = tuple(sorted(right.checked))
+    rules = shown(right)
     if vector.provenance.rules != rules:
         yield f"provenance.rules: {list(vector.provenance.rules)}, the vector checks {list(rules)}"
 
