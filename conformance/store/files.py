@@ -25,10 +25,9 @@ from ropecheck.conformance.scripts.script import Script
 from ropecheck.spec.history import OutOfDomain
 
 
-class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """OUT/failures/ID.json: a scenario that failed or could not run, on what, and how. `ropecheck replay` reads it."""
+class StoredRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """On what a stored subject failed or could not run, and how."""
 
-    scenario: Scenario
     target: str
     """As asked for with --target."""
     engine: str = ""
@@ -40,30 +39,22 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unrun: tuple[Unrun, ...] = ()
 
 
-class StoredCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """OUT/failures/ID.json of a prompt-table case; the fields of `Stored`."""
+class Stored(StoredRun, frozen=True, kw_only=True, omit_defaults=True):
+    """OUT/failures/ID.json of a scenario. `ropecheck replay` reads it."""
+
+    scenario: Scenario
+
+
+class StoredCase(StoredRun, frozen=True, kw_only=True, omit_defaults=True):
+    """OUT/failures/ID.json of a prompt-table case."""
 
     case: Case
-    target: str
-    engine: str = ""
-    version: str
-    device: str
-    seed: int = 0
-    failures: tuple[Failure, ...] = ()
-    unrun: tuple[Unrun, ...] = ()
 
 
-class StoredScript(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """OUT/failures/ID.json of a client's script; the fields of `Stored`."""
+class StoredScript(StoredRun, frozen=True, kw_only=True, omit_defaults=True):
+    """OUT/failures/ID.json of a client's script."""
 
     script: Script
-    target: str
-    engine: str = ""
-    version: str
-    device: str
-    seed: int = 0
-    failures: tuple[Failure, ...] = ()
-    unrun: tuple[Unrun, ...] = ()
 
 
 AnyStored = Stored | StoredCase | StoredScript
