@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ropecheck.conformance.cli import app as cli
-from ropecheck.conformance.run import phases, session, subject
+from ropecheck.conformance.run import phases
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.targets import registry as targets
-from tests.conformance.support import planted, stub_judge, stub_plan
+from tests.conformance.support import planted, stub
 
 Run = Callable[..., int]
 
@@ -27,9 +27,7 @@ def known_folder(tmp_path: Path) -> Path:
 def stubs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, list[Scenario]]]:
     """Targets "planted" and "planted-HOW", and a phase "codes" over the scenarios that a test puts into the value."""
     scenarios: dict[str, list[Scenario]] = {"codes": []}
-    monkeypatch.setattr(session, "plan", stub_plan)
-    monkeypatch.setattr(subject, "plan", stub_plan)
-    monkeypatch.setattr(session, "judge", stub_judge)
+    stub(monkeypatch.setattr)
     monkeypatch.setattr(
         targets,
         "_SOURCES",

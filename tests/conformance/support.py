@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, TableView, Unrun
+from ropecheck.conformance.run import session, subject
 from ropecheck.conformance.scenario.operations import Build, Scenario
 from ropecheck.conformance.scenario.words import idle
 from ropecheck.conformance.targets.registry import Target
@@ -70,6 +73,13 @@ def stub_judge(plan: StubPlan, answer: protocol.Answer) -> Outcome:
         forwards=answer.forwards,
         engine_ns=answer.engine_ns,
     )
+
+
+def stub(setattr: Callable[[ModuleType, str, object], object]) -> None:
+    """Puts this plan and this judge wherever a run takes them from."""
+    setattr(session, "plan", stub_plan)
+    setattr(subject, "plan", stub_plan)
+    setattr(session, "judge", stub_judge)
 
 
 def failure(signature: str, step: int = 0, where: str = "", follows: str = "") -> Failure:

@@ -224,10 +224,9 @@ import sys
 from pathlib import Path
 from ropecheck.conformance import cli
 from ropecheck.conformance.run import phases
-from ropecheck.conformance.run import session, subject
 from ropecheck.conformance.targets import registry as targets
 from tests.conformance import support
-session.plan, session.judge = support.stub_plan, support.stub_judge
+support.stub(setattr)
 targets._SOURCES[:] = [lambda: [support.planted()]]
 scenarios = [support.scenario(0), support.scenario({how.FAIL_A}), support.scenario({how.HANG})]
 phases._PHASES.clear()

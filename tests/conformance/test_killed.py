@@ -29,10 +29,10 @@ import signal
 import sys
 from pathlib import Path
 from ropecheck.conformance import cli
-from ropecheck.conformance.run import phases, session
+from ropecheck.conformance.run import phases
 from ropecheck.conformance.targets import registry as targets
 from tests.conformance import support
-session.plan, session.judge = support.stub_plan, support.stub_judge
+support.stub(setattr)
 targets._SOURCES[:] = [lambda: [support.planted({hello!r}, Path({flag!r}))]]
 scenarios = [support.scenario(*codes) for codes in {codes!r}]
 phases._PHASES.clear()
@@ -51,9 +51,11 @@ def start(tmp_path: Path, *codes: tuple[int, ...], hello: str = "well") -> subpr
     return subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def wait_for(what: Callable[[], bool]) -> None:
-    """Until it is so; a machine that is busy takes its time."""
+def wait_for(what: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    """Until it is so; a machine that is busy takes its time, but a run that ended comes to nothing more."""
     while not what():
+        if process.poll() is not None and not what():
+            pytest.fail(f"the run ended with {process.returncode}: {process.communicate()[0].decode()}")
         time.sleep(0.02)
 
 
@@ -68,12 +70,13 @@ def test_workers_that_hang_end_with_a_runner_that_is_killed(tmp_path: Path) -> N
     """SIGKILL leaves the runner no time to end them; what they started ends as well, and the scenario is kept."""
     process = start(tmp_path, (how.CHILD_HANGS,))
     flag = tmp_path / "flag"
-    wait_for(lambda: flag.exists() and len(flag.read_text().split()) == 2)
+    wait_for(lambda: flag.exists() and len(flag.read_text().split()) == 2, process)
     pids = [int(word) for word in flag.read_text().split()]
     assert all(map(alive, pids))
     process.kill()
     process.communicate()
-    wait_for(lambda: not any(map(alive, pids)))
+    while any(map(alive, pids)):
+        time.sleep(0.02)
     left = [path for path in (tmp_path / "out" / "in-flight").iterdir() if path.read_bytes().strip()]
     assert files.read_scenario(left[0]).id == scenario(how.CHILD_HANGS).id
 
@@ -81,8 +84,8 @@ def test_workers_that_hang_end_with_a_runner_that_is_killed(tmp_path: Path) -> N
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_while_workers_start_leaves_a_report(number: signal.Signals, tmp_path: Path) -> None:
     process = start(tmp_path, (how.OK,), hello="silent")
-    wait_for((tmp_path / "out" / "in-flight").exists)
-    wait_for((tmp_path / "out" / ".reserve").exists)
+    wait_for((tmp_path / "out" / "in-flight").exists, process)
+    wait_for((tmp_path / "out" / ".reserve").exists, process)
     time.sleep(0.3)
     process.send_signal(number)
     output, error = process.communicate()
