@@ -37,6 +37,8 @@ class Header(msgspec.Struct, frozen=True, tag="header", omit_defaults=True):
     engine_version: str = ""
     configuration: str = ""
     """A name for how the server was started."""
+    part: int = 0
+    """Which file of a stream. A later one goes on where the one before it ends; alone it begins in the middle."""
 
 
 class Arrive(msgspec.Struct, frozen=True, tag="arrive", omit_defaults=True):
@@ -134,6 +136,12 @@ class Rest(msgspec.Struct, frozen=True, tag="rest", omit_defaults=True):
     """What the engine's own leak check says; "" for nothing."""
 
 
+class Dropped(msgspec.Struct, frozen=True, tag="dropped"):
+    """So many events are missing here: the recorder had no room for them."""
+
+    events: int
+
+
 class Died(msgspec.Struct, frozen=True, tag="died", omit_defaults=True):
     """The engine's loop raised or never came to rest."""
 
@@ -143,7 +151,7 @@ class Died(msgspec.Struct, frozen=True, tag="died", omit_defaults=True):
     """Innermost engine frame, "package/file.py:line function"."""
 
 
-Event = Header | Arrive | Open | Close | Abort | Control | Retract | Forward | Output | Rest | Died
+Event = Header | Arrive | Open | Close | Abort | Control | Retract | Forward | Output | Rest | Dropped | Died
 
 _encoder = msgspec.json.Encoder()
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import os
 import sys
 from collections.abc import Sequence
@@ -25,6 +26,31 @@ it here; a target that sets it saves that second start."""
 
 PACKAGES = ("sgl_kernel", "vllm", "decord", "flashinfer")
 """Only these are ever stood in for: no table depends on them."""
+
+
+EMPTY: dict[str, tuple[str, ...]] = {"vllm": ("_custom_ops.rotary_embedding",), "soundfile": ()}
+"""Packages that a whole server imports and never calls, and the names that it takes from them: the plain rotary
+embedding an operator where there is no GPU kernel, the transcription route a reader of sound files."""
+
+
+def stand_in_empty(*packages: str) -> None:
+    """Put empty modules where packages of `EMPTY` are missing."""
+    for package in packages:
+        if package in sys.modules or importlib.util.find_spec(package) is not None:
+            continue
+        made = sys.modules[package] = _empty(package)
+        for path in EMPTY[package]:
+            module, _, name = path.rpartition(".")
+            inner = sys.modules[f"{package}.{module}"] = _empty(f"{package}.{module}")
+            vars(inner)[name] = None
+            vars(made)[module] = inner
+
+
+def _empty(name: str) -> ModuleType:
+    module = ModuleType(name)
+    module.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package="." not in name)
+    module.__path__ = []
+    return module
 
 
 def wanted() -> list[str]:

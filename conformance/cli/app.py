@@ -22,6 +22,7 @@ from ropecheck.conformance.cli import export as cli_export
 from ropecheck.conformance.cli import known as cli_known
 from ropecheck.conformance.cli import look as cli_look
 from ropecheck.conformance.cli import prove as cli_prove
+from ropecheck.conformance.cli import record as cli_record
 from ropecheck.conformance.cli import report as cli_report
 from ropecheck.conformance.cli import targets as cli_targets
 from ropecheck.conformance.cli import trace as cli_trace
@@ -100,6 +101,7 @@ app.command("check")(cli_check.check)
 app.command("campaign")(cli_campaign.campaign)
 app.command("export")(cli_export.export)
 app.command("prove")(cli_prove.prove)
+app.command("record")(cli_record.record)
 
 
 @app.command()

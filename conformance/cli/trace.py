@@ -11,31 +11,32 @@ import typer
 
 from ropecheck.adapters import events
 from ropecheck.conformance.cli.options import console
-from ropecheck.conformance.report.failure_text import failure_lines
-from ropecheck.conformance.trace.check import check_file
+from ropecheck.conformance.trace.check import check_files
+from ropecheck.conformance.trace.folder import summary, told
 
 app = typer.Typer(help="Streams of events of an engine at work (NDJSON).", no_args_is_help=True)
 
 
 @app.command()
-def check(file: Annotated[Path, typer.Argument(help="A trace: one event per line, the header first.")]) -> int:
+def check(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="A trace: one event per line, the header first; its parts in order; or a folder."),
+    ],
+) -> int:
     """Judge every forward of a trace against the client's history. Exit 0: all right; 1: failures; 4: no forward."""
     out = console()
-    checked = check_file(file)
-    judge = checked.judge
-    for failure in checked.failures:
-        for line in failure_lines(failure):
+    if len(files) == 1 and files[0].is_dir():
+        made = summary(files[0])
+        for line in made.lines:
             out.print(line, soft_wrap=True)
-        out.print(f"  {checked.counts[failure.key]} times, first at event {failure.step}", soft_wrap=True)
-    if checked.torn:
-        out.print("the last line is torn; everything before it was judged", soft_wrap=True)
-    modes = ", ".join(f"{mode} {count}" for mode, count in sorted(judge.modes.items()))
-    checks = sum(judge.checked.values())
-    out.print(f"{judge.events} events, {judge.forwards} forwards ({modes or 'none'}), {checks} checks", soft_wrap=True)
-    out.print(f"{sum(checked.counts.values())} failures of {len(checked.failures)} kinds", soft_wrap=True)
+        return made.exit_code
+    checked = check_files(files)
+    for line in told(checked):
+        out.print(line, soft_wrap=True)
     if checked.failures:
         return 1
-    return 0 if judge.forwards else 4
+    return 0 if checked.judge.forwards else 4
 
 
 @app.command()

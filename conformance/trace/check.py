@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -68,7 +69,12 @@ def check_lines(lines: Iterable[bytes], name: str = "trace", prefix: str = "") -
 
 def check_file(path: Path) -> Checked:
     """Judge a file. Raises UsageError naming file and line."""
-    return check_lines(_lines(path), str(path))
+    return check_files((path,))
+
+
+def check_files(paths: Sequence[Path]) -> Checked:
+    """Judge the parts of one stream, in order. Raises UsageError naming file and line."""
+    return check_lines(chain.from_iterable(map(_lines, paths)), str(paths[0]))
 
 
 def _lines(path: Path) -> Iterator[bytes]:

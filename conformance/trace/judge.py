@@ -35,6 +35,8 @@ class Judge:
         self.situations: dict[str, int] = {}
         self.forwards = 0
         self.events = 0
+        self.dropped = 0
+        """Events that the recorder says are missing."""
         self.header: events.Header | None = None
         self._histories: Histories | None = None
         self._rules: dict[type[Any], list[Rule]] = {}
@@ -75,6 +77,10 @@ class Judge:
                 view = scheduling.AtRest(retained=event.retained, leak=event.leak, unanswered=waiting)
                 yield from self._ask(view, MODE, at)
                 histories.rest()
+            case events.Dropped(events=count):
+                self.dropped += count
+                histories.gap()
+                self._saw("gap")
             case events.Died():
                 name = event.where.rsplit(" ", 1)[-1] if event.where else ""
                 error = f"raises {event.error}" + (f" in {name}" if name else "")
@@ -86,11 +92,18 @@ class Judge:
     def _begin(self, header: events.Header) -> None:
         if header.version != events.VERSION:
             raise BadTrace(f"a trace of version {header.version}; this suite reads version {events.VERSION}")
+        if self._histories is not None and self.header is not None:
+            if header.part != self.header.part + 1:
+                raise BadTrace(f"part {header.part} after part {self.header.part}")
+            self.header = header
+            return
         try:
             self._histories = Histories(header.family)
         except (OutOfDomain, KeyError) as error:
             raise BadTrace(f"family {header.family!r}: {error}") from error
         self.header = header
+        if header.part:
+            self._histories.gap()
 
     def _saw(self, situation: str) -> None:
         key = f"{MODE} x {situation}"
@@ -113,7 +126,7 @@ class Judge:
                 lives.append(None)  # what the engine feeds for a request that it refuses is its own affair
                 continue
             lives.append(live)
-            if req not in histories.unsettled:
+            if histories.judged(req):
                 state = "unknown" if live is None else "gone" if live.absent > 1 else "live"
                 yield from self._ask(scheduling.Member(mode=name, req=req, state=state), name, at, live)
         reads: list[Tokens | None] = []

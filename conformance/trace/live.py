@@ -105,6 +105,21 @@ class Histories:
         self.sessions: dict[str, Session] = {}
         self.unsettled: set[str] = set()
         """Requests whose history no definition settles (a turn on an aborted one): they are not judged."""
+        self.blind = False
+        """Events are missing: requests that were not seen to arrive may be there."""
+        self.strangers = False
+        """Events are missing: sessions that were not seen to open may be there."""
+
+    def gap(self) -> None:
+        """Events are missing here: nothing is known any more of what was live."""
+        self.unsettled |= self.live.keys()
+        self.live.clear()
+        self.sessions.clear()
+        self.blind = self.strangers = True
+
+    def judged(self, req: str) -> bool:
+        """Whether something can be said of a request's rows."""
+        return req not in self.unsettled and (not self.blind or req in self.live)
 
     def open(self, event: events.Open) -> None:
         """A session is opened; of a name that is open already the engine refuses the second."""
@@ -124,6 +139,9 @@ class Histories:
         if not event.session:
             return self._join(event, new, self._width(new), refuse=None)
         session = self.sessions.get(event.session)
+        if session is None and self.strangers:
+            self.unsettled.add(event.req)
+            return None
         if session is None:
             return self._join(event, new, self._width(new), refuse=True)
         rewrites = event.replace or bool(event.offset) or event.drop_previous_output
@@ -246,6 +264,7 @@ class Histories:
         """Nothing is live any more."""
         self.live.clear()
         self.unsettled.clear()
+        self.blind = False
 
 
 def joined(*parts: History) -> History:

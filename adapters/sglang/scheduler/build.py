@@ -11,16 +11,14 @@ Faked: the checkpoint is a configuration alone (`load_format="dummy"`), without 
 from __future__ import annotations
 
 import importlib
-import importlib.machinery
 import inspect
 import json
-import sys
 import tempfile
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from ropecheck.adapters.play import Server
+from ropecheck.adapters.sglang import absent_packages
 from ropecheck.adapters.sglang.scheduler import slots
 
 VOCABULARY = 512
@@ -119,7 +117,7 @@ MODULES = (
 
 def load() -> None:
     """Import all that a scheduler needs. Raises ImportError naming what the release lacks."""
-    stand_in_for_vllm()
+    absent_packages.stand_in_empty("vllm")
     importlib.import_module(MODULES[0])
     for name in MODULES[1:]:
         try:
@@ -127,19 +125,6 @@ def load() -> None:
         except ImportError:  # only saves time
             continue
     slots.install()
-
-
-def stand_in_for_vllm() -> None:
-    """The plain rotary embedding imports an operator of vLLM where there is no GPU kernel; it is never called."""
-    if "vllm" in sys.modules:
-        return
-    package, operators = ModuleType("vllm"), ModuleType("vllm._custom_ops")
-    for module in (package, operators):
-        module.__spec__ = importlib.machinery.ModuleSpec(module.__name__, None, is_package=module is package)
-    package.__path__ = []
-    vars(operators)["rotary_embedding"] = None
-    vars(package)["_custom_ops"] = operators
-    sys.modules["vllm"], sys.modules["vllm._custom_ops"] = package, operators
 
 
 def checkpoint(model: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 from ropecheck.adapters import events, play
 from ropecheck.adapters.sglang.meter import raised
+from ropecheck.adapters.sglang.recorder import outputs
 from ropecheck.adapters.sglang.scheduler import intake
 from ropecheck.adapters.sglang.scheduler.network import Network
 
@@ -133,16 +134,8 @@ class Player:
         schedule_batch.Req.reset_for_retract = reset_for_retract
 
     def _output(self, output: Any) -> None:
-        if hasattr(output, "rids"):
-            for rid, ids, reason in zip(output.rids, output.output_ids, output.finished_reasons, strict=True):
-                self._told(rid, tuple(ids or ()), reason)
-        elif hasattr(output, "abort_all"):
-            self._told(output.rid, (), output.finished_reason or {"type": "abort"})
-
-    def _told(self, rid: str, tokens: tuple[int, ...], reason: Any) -> None:
-        finished = "" if reason is None else str(reason.get("type", "")) or "?"
-        message = "" if finished != "abort" else str(reason.get("message") or "")[:200]
-        self.emit(events.Output(req=rid, tokens=tokens, finished=finished, message=message))
+        for event in outputs.told(output):
+            self.emit(event)
 
 
 def place(error: BaseException) -> str:

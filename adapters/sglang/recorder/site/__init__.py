@@ -1,0 +1,1 @@
+"""A folder for PYTHONPATH: Python runs its `sitecustomize` at every start."""

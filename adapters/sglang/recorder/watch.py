@@ -1,0 +1,327 @@
+"""Watch an SGLang at work: its classes' functions note what passes and go on as before.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| events of a scheduler's process | `Recorder` | one `Scheduler` object and its runners |
+| the graph's tables | events.Forward.positions, .rows | the decode graph runner's static buffers, after the replay |
+
+Nothing is faked. Forwards before the scheduler is built (warm-up, graph capture) are not recorded.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any
+
+from ropecheck.adapters import events
+from ropecheck.adapters.family_configs import CLASSES
+from ropecheck.adapters.recording import Entry
+from ropecheck.adapters.sglang.meter import raised
+from ropecheck.adapters.sglang.recorder import arrivals, outputs, tables
+
+FAMILY = {module: family for family, (module, _) in reversed(CLASSES.items())}
+"""A configuration's model_type -> the specification's family."""
+
+
+class Sink:
+    """Where events go. A recorder calls nothing else."""
+
+    def put(self, entry: events.Event | Entry) -> object:
+        """Take an event."""
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """Some events became complete. May raise, to stop the engine."""
+
+    def close(self) -> None:
+        """The engine's loop has ended."""
+
+    def failed(self, error: Exception) -> None:
+        """The recorder itself failed; nothing more will come."""
+
+
+class Stop(Exception):
+    """What `Sink.settle` raises to stop the engine."""
+
+
+Open = Callable[[events.Header], Sink]
+"""What a process calls when it has built its scheduler."""
+
+
+class Recorder:
+    """One process's scheduler."""
+
+    def __init__(self, scheduler: Any, sink: Sink) -> None:
+        self.scheduler, self.sink = scheduler, sink
+        self._runs: list[tables.Given] = []
+        """Forwards of the batch that is being run."""
+        self._open: list[tuple[Any, list[tables.Given], Any]] = []
+        """Results that have not been processed: result, its forwards, a copy of its tokens on the way."""
+        self._busy = False
+        """Something happened since the last rest."""
+        self._mode = ""
+        """The forward mode that a runner is in the middle of."""
+        self._draft = False
+        self._seen: tables.Given | None = None
+        self._step = 0
+        self._wrapped: set[int] = set()
+
+    def put(self, entry: events.Event | Entry) -> None:
+        """Pass an event on."""
+        self._busy = True
+        self.sink.put(entry)
+
+    # ------------------------------------------------------------ forwards
+
+    def enter(self, runner: Any, batch: Any) -> bool:
+        """A runner's forward begins; False inside of another one."""
+        if self._mode:
+            return False
+        self._mode, self._seen = batch.forward_mode.name, None  # mixed batches are relabelled inside
+        self._draft = bool(runner.is_draft_worker)
+        self._step = self._step + 1 if self._draft and self._mode == "DECODE" else 0
+        self._eager(runner.model)
+        return True
+
+    def leave(self) -> None:
+        """It ends."""
+        self._mode = ""
+
+    def replayed(self, runner: Any, batch: Any, result: Any) -> None:
+        """Where no network was called a graph was replayed: what it read."""
+        if self._seen is None and (found := _static(runner, batch, result)) is not None:
+            self.given(batch, *found)
+
+    def given(self, batch: Any, positions: Any, rows: Any) -> None:
+        """The network's own arguments."""
+        mode = tables.MODES.get(self._mode, self._mode.lower())
+        step = max(0, self._step - 1)
+        self._seen = tables.given(mode, batch, positions, rows, draft=self._draft, step=step)
+        if not self._draft:
+            self._runs.append(self._seen)
+        self.put(self._seen)
+
+    def _eager(self, model: Any) -> None:
+        """Watch the network that a runner calls when it replays no graph."""
+        if id(model) in self._wrapped:
+            return
+        self._wrapped.add(id(model))
+        inner = model.forward
+
+        @functools.wraps(inner)
+        def forward(input_ids: Any, positions: Any, forward_batch: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._mode and self._seen is None:
+                with _guarded():
+                    self.given(forward_batch, positions, forward_batch.mrope_positions)
+            return inner(input_ids, positions, forward_batch, *args, **kwargs)
+
+        model.forward = forward
+
+    # ------------------------------------------------------------ answers
+
+    def begin(self) -> None:
+        """A batch is about to run."""
+        self._runs = []
+
+    def ran(self, result: Any) -> None:
+        """It was launched: its forwards' answers come with its result."""
+        ids = getattr(result, "next_token_ids", None)
+        on_device = ids is not None and hasattr(ids, "device") and ids.device.type != "cpu"
+        self._open.append((result, self._runs, tables.Host(ids=ids) if on_device else None))
+        self._runs = []
+
+    def processed(self, result: Any) -> None:
+        """The engine is about to read a result: its forwards are complete, and so are those of earlier ones."""
+        if (done := getattr(result, "copy_done", None)) is not None:
+            done.synchronize()  # which the engine does next
+        for at, (one, forwards, copied) in enumerate(self._open):
+            for given in forwards:
+                given.settled = True
+            if one is result:
+                _answer(result, forwards, copied)
+                del self._open[: at + 1]
+                break
+        self.sink.settle()
+
+    # ------------------------------------------------------------ ends
+
+    def idle(self) -> None:
+        """Nothing runs; say so once, if nothing waits either."""
+        if self._busy and not self._open and self.scheduler.is_fully_idle():
+            self.put(events.Rest())
+            self._busy = False
+            self.sink.settle()
+
+    def died(self, error: BaseException) -> None:
+        """The loop raised."""
+        for _, forwards, _ in self._open:
+            for given in forwards:
+                given.settled = True
+        for given in self._runs:
+            given.settled = True
+        said = raised(error)
+        message = (said.message.splitlines() or [""])[0][:300]
+        self.put(events.Died(error=said.type, message=message, where=said.where))
+
+
+def _answer(result: Any, forwards: list[tables.Given], copied: tables.Host | None) -> None:
+    """The tokens that a result gives each request, to the target's last forward in it."""
+    ids, lens = result.next_token_ids, getattr(result, "accept_lens", None)
+    if not forwards or ids is None:
+        return
+    given = forwards[-1]
+    if copied is not None:
+        copied.wait()
+        ids = copied.values("ids")
+    values = ids.tolist() if hasattr(ids, "tolist") else list(ids)
+    if given.mode != "target_verify":
+        if len(values) == len(given.reqs):
+            given.answers = tuple(tuple(one) if isinstance(one, list) else (int(one),) for one in values)
+        return
+    if lens is None:
+        return
+    taken = lens.tolist()
+    stride = len(values) // max(1, len(taken))
+    given.answers = tuple(tuple(values[row * stride : row * stride + n]) for row, n in enumerate(taken))
+
+
+def _static(runner: Any, batch: Any, result: Any) -> tuple[Any, Any] | None:
+    """What a replayed graph read: its own buffers, before anything is loaded into them again. None: no graph ran."""
+    if not getattr(result, "can_run_graph", False):
+        return None
+    width = len(batch.positions) if batch.positions is not None else 0
+    prefill = batch.forward_mode.is_extend() and not batch.forward_mode.is_target_verify()
+    graph = getattr(runner, "prefill_cuda_graph_runner" if prefill else "decode_cuda_graph_runner", None)
+    buffers = getattr(graph, "buffers", None)
+    positions, rows = getattr(buffers, "positions", None), getattr(buffers, "mrope_positions", None)
+    if positions is None or not width:
+        return None
+    return positions[:width], None if rows is None or batch.mrope_positions is None else rows[:, :width]
+
+
+# ---------------------------------------------------------------- the engine's classes
+
+_active: list[Recorder] = []
+"""The process's recorder; the last scheduler built has it."""
+
+
+def install(scheduler_module: Any, open_sink: Open) -> None:
+    """Watch the classes of an imported engine. open_sink: called once a scheduler is built."""
+    scheduler = scheduler_module.Scheduler
+    request = import_module("sglang.srt.managers.schedule_batch").Req
+    sender = import_module("sglang.srt.managers.scheduler_components.output_sender").SenderWrapper
+    runner = import_module("sglang.srt.model_executor.model_runner").ModelRunner
+
+    def built(inner: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        inner(self, *args, **kwargs)
+        if getattr(self.model_config, "model_is_mrope", True):
+            _active[:] = [Recorder(self, open_sink(header(self.model_config)))]
+
+    _wrap(scheduler, "__init__", built)
+    _note(scheduler, "handle_generate_request", lambda r, message: r.put(arrivals.arrive(message)))
+    _note(scheduler, "abort_request", lambda r, m: r.put(events.Abort(req="" if m.abort_all else m.rid)))
+    _note(scheduler, "open_session", lambda r, m: r.put(_opened(m)))
+    _note(scheduler, "close_session", lambda r, m: r.put(events.Close(session=m.session_id)))
+    _note(scheduler, "pause_generation", lambda r, m: r.put(events.Control(what=f"pause {m.mode}")))
+    _note(scheduler, "continue_generation", lambda r, _: r.put(events.Control(what="continue")))
+    _note(scheduler, "flush_cache", lambda r, _: r.put(events.Control(what="flush")))
+    _note(sender, "send_output", lambda r, output: [r.put(event) for event in outputs.told(output)])
+    _note(request, "reset_for_retract", lambda r, req: r.put(events.Retract(req=req.rid)), itself=True)
+    _note(scheduler, "process_batch_result", lambda r, _, result: r.processed(result))
+    _note(scheduler, "on_idle", lambda r: r.idle(), after=True)
+    _wrap(scheduler, "run_batch", _run_batch)
+    _wrap(scheduler, "run_event_loop", _loop)
+    _wrap(runner, "forward", _forward)
+
+
+def _run_batch(inner: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+    if not _active:
+        return inner(self, *args, **kwargs)
+    recorder = _active[0]
+    recorder.begin()
+    result = inner(self, *args, **kwargs)
+    with _guarded():
+        recorder.ran(result)
+    return result
+
+
+def _forward(inner: Any, self: Any, forward_batch: Any, *args: Any, **kwargs: Any) -> Any:
+    recorder = _active[0] if _active else None
+    if recorder is None or not forward_batch.rids or not recorder.enter(self, forward_batch):
+        return inner(self, forward_batch, *args, **kwargs)
+    try:
+        result = inner(self, forward_batch, *args, **kwargs)
+        with _guarded():
+            recorder.replayed(self, forward_batch, result)
+        return result
+    finally:
+        recorder.leave()
+
+
+def _loop(inner: Any, self: Any) -> Any:
+    try:
+        return inner(self)
+    except Exception as error:
+        for recorder in _active:
+            with _guarded():
+                recorder.died(error)
+        raise
+    finally:
+        for recorder in _active:
+            recorder.sink.close()
+
+
+@contextmanager
+def _guarded() -> Iterator[None]:
+    """A fault of the recorder's own ends the recording, not the engine. What asks the engine to stop passes."""
+    try:
+        yield
+    except Stop:
+        raise
+    except Exception as error:
+        for recorder in _active:
+            recorder.sink.failed(error)
+        _active.clear()
+
+
+def _note(owner: Any, name: str, note: Callable[..., object], itself: bool = False, after: bool = False) -> None:
+    """note(recorder, *arguments) before the method, or after it; with itself, of the object that it belongs to."""
+
+    def watched(inner: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        if after:
+            result = inner(self, *args, **kwargs)
+        if _active:
+            with _guarded():
+                note(_active[0], *((self,) if itself else (*args, *kwargs.values())))
+        return result if after else inner(self, *args, **kwargs)
+
+    _wrap(owner, name, watched)
+
+
+def _wrap(owner: Any, name: str, watched: Callable[..., Any]) -> None:
+    """watched(inner, self, ...) in the place of a method that this release has."""
+    inner = owner.__dict__.get(name)
+    if inner is None:
+        return
+
+    @functools.wraps(inner)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return watched(inner, self, *args, **kwargs)
+
+    setattr(owner, name, method)
+
+
+def _opened(message: Any) -> events.Open:
+    return events.Open(session=message.session_id, streaming=bool(getattr(message, "streaming", False)))
+
+
+def header(config: Any) -> events.Header:
+    """Which model, which release."""
+    kind = str(getattr(config.hf_config, "model_type", ""))
+    return events.Header(
+        version=events.VERSION, family=FAMILY.get(kind, kind), engine="sglang", engine_version=version("sglang")
+    )

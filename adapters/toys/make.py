@@ -1,0 +1,99 @@
+"""Random networks of two layers, float32, in which positions matter: attention is sharp, so a token at a wrong
+position changes what the network says."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ropecheck.adapters.toys import words
+
+HIDDEN = 128
+TEXT: dict[str, Any] = {
+    "vocab_size": words.VOCABULARY,
+    "hidden_size": HIDDEN,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": False,
+    "bos_token_id": words.START,
+    "eos_token_id": words.STOP,
+    "pad_token_id": words.PAD,
+}
+IDS = {
+    "image_token_id": words.SPECIAL["<|image_pad|>"],
+    "video_token_id": words.SPECIAL["<|video_pad|>"],
+    "vision_start_token_id": words.SPECIAL["<|vision_start|>"],
+    "vision_end_token_id": words.SPECIAL["<|vision_end|>"],
+}
+SECTIONS = {"rope_type": "default", "rope_theta": 1000.0, "mrope_section": [4, 6, 6]}
+"""Half a head: 16 frequencies. A small base, so that all of them turn within a toy prompt."""
+
+
+def make(family: str, folder: Path, seed: int = 0) -> None:
+    """Write a checkpoint of the family into the folder."""
+    torch: Any = importlib.import_module("torch")
+    torch.manual_seed(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = words.save(folder)
+    model = MAKERS[family](folder, tokenizer)
+    sharpen(torch, model)
+    model.to(torch.float32).save_pretrained(folder)
+
+
+def sharpen(torch: Any, model: Any) -> None:
+    """Weights of about unit gain; queries and keys four times that."""
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.dim() < 2:
+                continue
+            gain = 4.0 if any(part in name for part in ("q_proj", "k_proj")) else 1.0
+            std = 1.0 if "embed_tokens" in name else gain / weight[0].numel() ** 0.5
+            weight.normal_(0.0, std)
+
+
+def qwen2_5_vl(folder: Path, tokenizer: Any) -> Any:
+    """Qwen2.5-VL: consecutive sections."""
+    transformers: Any = importlib.import_module("transformers")
+    config = transformers.Qwen2_5_VLConfig(
+        text_config={**TEXT, "rope_parameters": SECTIONS},
+        vision_config={
+            "depth": 2,
+            "hidden_size": 64,
+            "intermediate_size": 64,
+            "num_heads": 4,
+            "out_hidden_size": HIDDEN,
+            "patch_size": 14,
+            "spatial_merge_size": 2,
+            "temporal_patch_size": 2,
+            "window_size": 112,
+            "fullatt_block_indexes": [1],
+            "tokens_per_second": 2,
+        },
+        **IDS,
+        tie_word_embeddings=False,
+    )
+    config.architectures = ["Qwen2_5_VLForConditionalGeneration"]
+    processor(folder, tokenizer, "Qwen2_5_VLProcessor", "Qwen2VLVideoProcessor", 14)
+    return transformers.Qwen2_5_VLForConditionalGeneration(config)
+
+
+def processor(folder: Path, tokenizer: Any, name: str, videos: str, patch: int) -> None:
+    """The processor's files: nothing is resized beyond the merge."""
+    transformers: Any = importlib.import_module("transformers")
+    size = {"shortest_edge": (2 * patch) ** 2, "longest_edge": 1 << 22}
+    settings: dict[str, Any] = {"patch_size": patch, "merge_size": 2, "temporal_patch_size": 2, "size": size}
+    made = getattr(transformers, name)(
+        image_processor=transformers.Qwen2VLImageProcessor(**settings),
+        tokenizer=tokenizer,
+        video_processor=getattr(transformers, videos)(**settings),
+    )
+    made.save_pretrained(folder)
+
+
+MAKERS: dict[str, Callable[[Path, Any], Any]] = {"qwen2_5_vl": qwen2_5_vl}
+"""Family of the specification -> what writes its processor and returns its model."""

@@ -1,0 +1,106 @@
+"""Record an engine at work: `ropecheck record -- CMD`, `pytest -p ropecheck.record`, or ROPECHECK_RECORD=DIR with
+`python -m ropecheck.record` first on PYTHONPATH.
+
+Every process that builds forwards for clients writes events (`ropecheck.adapters.events`) into files of the folder.
+This module joins what may not know each other: the engine's watcher and the judge.
+
+| variable | means |
+| --- | --- |
+| ROPECHECK_RECORD | the folder; unset or empty: off, and nothing is imported |
+| ROPECHECK_RECORD_MODE | `log`: files, judged later. `raise`: judged at once; the first failure stops the engine |
+| ROPECHECK_RECORD_LIMIT | megabytes of one stream's files in all (512) |
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from ropecheck.adapters import events
+
+FOLDER, MODE, LIMIT = "ROPECHECK_RECORD", "ROPECHECK_RECORD_MODE", "ROPECHECK_RECORD_LIMIT"
+MODES = ("log", "raise")
+
+
+def start() -> None:
+    """Watch the engine in this process once it is imported."""
+    from ropecheck.adapters.sglang.recorder import hook
+
+    hook.install(_imported)
+
+
+def environment(folder: Path, mode: str = "log") -> dict[str, str]:
+    """What a child process is given so that it records, and its children."""
+    import ropecheck.adapters
+
+    root = Path(__file__).resolve().parents[1]
+    site = Path(ropecheck.adapters.__path__[0]) / "sglang" / "recorder" / "site"
+    path = [str(site), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), str(root)]
+    return {FOLDER: str(folder.resolve()), MODE: mode, "PYTHONPATH": os.pathsep.join(dict.fromkeys(path))}
+
+
+def _imported(module: ModuleType) -> None:
+    from ropecheck.adapters.sglang.recorder import watch
+
+    watch.install(module, _open)
+
+
+def _open(header: events.Header) -> Any:
+    from ropecheck.adapters.recording import KEEP, LARGEST
+    from ropecheck.adapters.sglang.recorder.sink import Files
+
+    limit = float(os.environ.get(LIMIT, "0")) * 1e6 or float(LARGEST * KEEP)
+    judge = _judge() if os.environ.get(MODE, "log") == "raise" else None
+    folder = Path(os.environ[FOLDER])
+    return Files(folder, header, f"scheduler-{os.getpid()}", largest=int(limit / KEEP), judge=judge)
+
+
+def _judge() -> Any:
+    """What says of an event what is wrong with it, "" for nothing."""
+    from ropecheck.conformance.trace.judge import Judge
+
+    judge = Judge()
+
+    def wrong(event: events.Event) -> str:
+        for failure in judge.feed(event):
+            return f"{failure.rule}: {failure.signature}: {failure.message}"
+        return ""
+
+    return wrong
+
+
+# ---------------------------------------------------------------- pytest -p ropecheck.record
+
+
+def pytest_configure(config: Any) -> None:
+    """Record this process and all that its tests start."""
+    folder = Path(os.environ.get(FOLDER) or ".ropecheck/record")
+    os.environ.update(environment(folder, os.environ.get(MODE, "log")))
+    start()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Judge what was recorded."""
+    from ropecheck.conformance.trace.folder import summary
+
+    terminalreporter.section("ropecheck")
+    for line in summary(Path(os.environ[FOLDER])).lines:
+        terminalreporter.write_line(line)
+
+
+def pytest_sessionfinish(session: Any) -> None:
+    """A wrong table fails the session."""
+    from ropecheck.conformance.trace.folder import summary
+
+    if session.exitstatus == 0 and summary(Path(os.environ[FOLDER])).failures:
+        session.exitstatus = 1
+
+
+if __name__ == "__main__":
+    print(environment(Path())["PYTHONPATH"].split(os.pathsep)[0])
+    sys.exit(0)
