@@ -14,8 +14,7 @@ test: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@requirements/browser.sh
-	$(BIN)/pytest -n 2 --ignore=tests/scheduler
-	$(BIN)/pytest tests/scheduler  # schedulers are forks of this process, which nothing else may have used
+	$(BIN)/pytest -n 2 --dist loadgroup  # a group shares what is slow to start
 
 setup:
 	@requirements/setup.sh

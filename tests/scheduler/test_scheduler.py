@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from ropecheck.adapters import play, protocol
-from ropecheck.adapters.sglang import boot
 from ropecheck.adapters.sglang.scheduler.faults import FAULTS, MENDS, VARIABLE
 from ropecheck.adapters.sglang.scheduler.host import Hosts, Told
 from ropecheck.conformance.judge.outcome import Failure, Outcome
@@ -23,7 +22,7 @@ from ropecheck.conformance.scripts.servers import servers
 from ropecheck.conformance.trace.verdict import judge_script
 from ropecheck.spec.history import image, text
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("scheduler")]
 
 PICTURE = (image(1, 4, 4),)
 WORD = (text(1),)
@@ -31,8 +30,7 @@ WORD = (text(1),)
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[Hosts]:
-    boot.prepare_environment("cpu")
-    made = Hosts()
+    made = Hosts(afresh=True)
     yield made
     made.close()
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType
 from typing import Any
 
 FOLDERS = (
@@ -34,11 +35,24 @@ _fresh: list[str] = []
 def watch() -> tuple[str, ...]:
     """Note the first call of every such function from now on; their names."""
     names = []
-    for module in [module for name, module in sorted(sys.modules.items()) if name.startswith(FOLDERS)]:
-        for name, function in _functions(module):
-            names.append(f"{module.__name__.removeprefix('sglang.').removeprefix('srt.')}:{name}")
+    for module, name in found():
+        function = _function(module, name)
+        if function is not None:
+            names.append(f"{module.removeprefix('sglang.').removeprefix('srt.')}:{name}")
             _watch(names[-1], function)
     return tuple(names)
+
+
+@cache
+def found() -> tuple[tuple[str, str], ...]:
+    """Module and qualified name of every function whose text speaks of positions, in what is imported now. Reading the
+    sources takes seconds: once, before any fork."""
+    return tuple(
+        (module, name)
+        for module in sorted(sys.modules)
+        if module.startswith(FOLDERS)
+        for name in _speaking(getattr(sys.modules[module], "__file__", None))
+    )
 
 
 def fresh() -> tuple[str, ...]:
@@ -65,23 +79,25 @@ def _watch(name: str, function: FunctionType) -> None:
     function.__code__ = space["note"].__code__
 
 
-def _functions(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
-    """Qualified name and object of every function of the module whose text speaks of positions."""
-    file = getattr(module, "__file__", None)
+def _function(module: str, name: str) -> FunctionType | None:
+    found: Any = sys.modules[module]
+    for part in name.split("."):
+        found = vars(found).get(part) if hasattr(found, "__dict__") else None
+        found = getattr(found, "__func__", found)
+    # Closures and generators keep their code; decorated functions are entered through their wrappers.
+    found = getattr(found, "__wrapped__", found)
+    if isinstance(found, FunctionType) and not found.__code__.co_freevars and not found.__code__.co_flags & 0x2A0:
+        return found
+    return None
+
+
+def _speaking(file: str | None) -> Iterator[str]:
+    """Qualified names of a source file's functions whose text speaks of positions."""
     if not file or not file.endswith(".py"):
         return
     text = Path(file).read_text("utf-8", "replace")
-    if not any(word in text for word in (*NAMES, "mrope")):
-        return
-    for name in _named(ast.parse(text), ""):
-        found: Any = module
-        for part in name.split("."):
-            found = vars(found).get(part) if hasattr(found, "__dict__") else None
-            found = getattr(found, "__func__", found)
-        # Closures and generators keep their code; decorated functions are entered through their wrappers.
-        found = getattr(found, "__wrapped__", found)
-        if isinstance(found, FunctionType) and not found.__code__.co_freevars and not found.__code__.co_flags & 0x2A0:
-            yield name, found
+    if any(word in text for word in (*NAMES, "mrope")):
+        yield from _named(ast.parse(text), "")
 
 
 def _named(node: ast.AST, outer: str) -> Iterator[str]:

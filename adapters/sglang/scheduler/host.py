@@ -1,8 +1,10 @@
 """Processes for schedulers: one that has imported the engine and nothing else, and a child of it per configuration.
 
-The worker keeps a pipe to the first, which it forked before it published a configuration of its own. A child is
-forked for a configuration when its first script comes, builds the scheduler, and plays one script after another.
-One that dies, hangs or is no longer clean is replaced with the next script.
+The worker keeps a pipe to the first, which it forked before it published a configuration of its own; who is not sure
+that its process is as good as new (Triton decides at its import whether it is interpreted) starts it afresh:
+`python -m ropecheck.adapters.sglang.scheduler.host FD`. A child is forked for a configuration when its first script
+comes, builds the scheduler, and plays one script after another. One that dies, hangs or is no longer clean is replaced
+with the next script.
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
@@ -20,7 +22,9 @@ import select
 import signal
 import socket
 import struct
+import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,6 +32,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from ropecheck.adapters import events, play
+from ropecheck.adapters.sglang import absent_packages, boot
 from ropecheck.adapters.sglang.scheduler import build, entered, faults
 
 CPU_SECONDS = 15.0
@@ -76,13 +81,19 @@ def _exactly(pipe: socket.socket, count: int, seconds: float | None) -> bytes | 
 class Hosts:
     """The worker's end: ask it to play a script."""
 
-    def __init__(self) -> None:
-        """Fork the host; call before a configuration is published."""
+    def __init__(self, afresh: bool = False) -> None:
+        """Fork the host, before a configuration is published; afresh: start a new Python for it instead."""
         self._pipe, theirs = socket.socketpair()
-        self._pid = os.fork()
-        if self._pid == 0:
-            self._pipe.close()
-            _run(_host, theirs)
+        self._wait: Callable[[], Any]
+        if afresh:
+            command = [sys.executable, "-m", __name__, str(theirs.fileno())]
+            self._wait = subprocess.Popen(command, pass_fds=(theirs.fileno(),)).wait
+        else:
+            pid = os.fork()
+            if pid == 0:
+                self._pipe.close()
+                _run(_host, theirs)
+            self._wait = lambda: os.waitpid(pid, 0)
         theirs.close()
 
     def play(self, body: bytes) -> Told:
@@ -100,7 +111,7 @@ class Hosts:
         """End the host and its children: they stop when nobody is left to ask them."""
         self._pipe.close()
         with contextlib.suppress(OSError):
-            os.waitpid(self._pid, 0)
+            self._wait()
 
 
 @dataclass
@@ -144,6 +155,7 @@ def _host(pipe: socket.socket) -> None:
             loaded = True
             try:
                 build.load()
+                entered.found()
             except ImportError as error:
                 problem = f"this release has no scheduler that can be started so: {error}"
             gc.collect()
@@ -236,3 +248,16 @@ def _child(pipe: socket.socket) -> None:
                 break
             body = receive(pipe)
         os._exit(0)
+
+
+def main() -> None:
+    """The life of a host that was started afresh; its only argument is the number of its end of the pipe."""
+    boot.prepare_environment("cpu")
+    boot.silence()
+    absent_packages.install()
+    _host(socket.socket(fileno=int(sys.argv[1])))
+    os._exit(0)  # an orderly end of all that was imported takes seconds
+
+
+if __name__ == "__main__":
+    main()
