@@ -70,12 +70,12 @@ def start_again(package: str, *descriptors: int) -> NoReturn:
 
 def serve(incoming: BinaryIO, outgoing: BinaryIO, engine: Any, device: str) -> None:
     """Say hello, then answer jobs one by one. Returns at a Shutdown or at the end of the stream."""
-    from ropecheck.adapters.sglang import coverage, faults, jobs, kernels, more_modes, outside
+    from ropecheck.adapters.sglang import coverage, faults, jobs, kernels, mends, more_modes, outside
 
     kernels.install(device)
     more_modes.install()
     outside.install()
-    planted = faults.install(engine)
+    planted = (*faults.install(engine), *mends.install())
     cover = coverage.Coverage() if coverage.wanted() else None
     gc.collect()
     gc.freeze()  # what the imports made stays: collections need not walk it again and again

@@ -149,6 +149,9 @@ def fuzz(
     target: TargetOption = DEFAULT,
     device: DeviceOption = "cpu",
     seed: Annotated[int, typer.Option("--seed", help="First seed; default: from the clock.")] = -1,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=0, help="So many seeds to their ends, instead of a time; 0: a time.")
+    ] = 0,
     out: OutOption = OUT,
     report: ReportOption = "junit,json",
     workers: WorkersOption = 0,
@@ -161,7 +164,8 @@ def fuzz(
     cover: CoverOption = False,
 ) -> int:
     """Search at random until the time is up or something new fails; its smallest witness is stored for `replay`.
-    --guided: go on after new failures, and keep in --corpus what reaches something new."""
+    --seeds: draw these, and go on after new failures. --guided: go on as well, and keep in --corpus what reaches
+    something new."""
     seed = seed if seed >= 0 else int(time.time()) % 1_000_000
     chosen = target_for(target, device)
     settings = Settings(
@@ -170,7 +174,7 @@ def fuzz(
         workers=workers_for(workers),
         out=out,
         phases=phases.select(["guided" if guided else "fuzz"], chosen),
-        options=Options(seed=seed, max_time=limit_for(max_time, "--max-time"), corpus=corpus),
+        options=Options(seed=seed, max_time=limit_for(max_time, "--max-time"), seeds=seeds or None, corpus=corpus),
         cover=cover,
         limits=Limits(scenario=limit_for(time_limit)),
         known_folder=known,

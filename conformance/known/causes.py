@@ -15,9 +15,18 @@ from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.known.script_causes import SCRIPT_CAUSES
 from ropecheck.conformance.scenario.forward import expected_of
 from ropecheck.conformance.scenario.lifecycle import apply
-from ropecheck.conformance.scenario.operations import Build, Operation, Reschedule, Retract, Rotate, Scenario, Turn
+from ropecheck.conformance.scenario.operations import (
+    Abort,
+    Build,
+    Operation,
+    Reschedule,
+    Retract,
+    Rotate,
+    Scenario,
+    Turn,
+)
 from ropecheck.conformance.scripts.script import Script
-from ropecheck.reference.requests import Request, State, line_of
+from ropecheck.reference.requests import Request, State, line_of, turn_line
 from ropecheck.reference.rotary import LAYOUTS
 from ropecheck.reference.timeline import run_lengths
 from ropecheck.spec.history import History
@@ -120,28 +129,57 @@ def offset_keeps_the_parents_media(s: Situation) -> bool:
     request = s.request
     if request is None:
         return False
-    lineage = [one for one in s.ancestors(request) if (turn := s.turn_of(one)) is not None and turn.offset]
-    if not lineage:
+    lineage = list(s.ancestors(request))
+    if not any((turn := s.turn_of(one)) is not None and turn.offset for one in lineage):
         return False
-    own = s.turn_of(request)
-    if own is None or not own.offset or request.parent is None:
-        return True  # a turn after such a turn: what it holds follows from what its parent holds
-    parent = s.states[-2].requests[request.parent]
-    if not parent.has_media:
-        return False
-    if len(lineage) > 1 or any(_was_retracted(s, one) for one in s.ancestors(parent)):
-        return True  # what its parent holds is not that turn's own either
-    if s.failure.rule == "session.media_spans":
-        kept = len(request.ids) - len(request.turn_ids)
-        spans = [*_spans(s, parent.prompt, 0), *_spans(s, request.turn, kept)]
-        return s.failure.difference is not None and s.failure.difference.observed == str(spans)
-    if s.failure.rule == "session.delta" and s.failure.difference is not None and not request.brings_media:
-        return s.failure.difference.observed == line_of(s.states[-2], parent).delta
-    seen = s.observed()
-    if s.failure.rule == "session.table" and seen and not request.brings_media:
-        line = line_of(s.states[-2], parent)
-        return seen == [line.place.column(index) for index in range(len(seen))]
-    return True
+    held, found = kept_by_offsets(s, request), s.failure.difference
+    if s.failure.rule.endswith(".media_spans"):
+        return found is not None and found.observed == str(held.spans)
+    if any(_was_retracted(s, one) for one in lineage):
+        return bool(held.spans)  # a table that was topped up meanwhile
+    if s.failure.rule.endswith(".delta"):
+        return found is not None and found.observed == held.delta
+    if s.failure.rule.endswith(".table") and s.failure.observed is not None:
+        return s.observed() == held.table
+    return bool(held.spans)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Items, table and delta that an engine holds which cuts tokens at an offset, and no media."""
+
+    spans: list[tuple[int, int]]
+    table: list[Column]
+    delta: int
+
+
+def kept_by_offsets(s: Situation, request: Request) -> Kept:
+    """What the request holds: its parent's, and behind as many tokens as it really keeps its own."""
+    parent = s.states[-1].requests.get(-1 if request.parent is None else request.parent)
+    base = Kept([], [], 0)
+    if parent is not None and not _released(s, parent, request):
+        base = kept_by_offsets(s, parent)
+    if not request.brings_media:
+        return base
+    start = len(request.ids) - len(request.turn_ids)
+    table = base.table[:start]
+    free = max((max(column) + 1 for column in table), default=0)
+    own = turn_line(s.states[-1], request).table
+    table += [(free + k,) * own.shape[0] for k in range(start - len(table))]
+    free = max((max(column) + 1 for column in table), default=0)
+    table += [tuple(column) for column in (own + free).T.tolist()]
+    delta = max(max(column) for column in table) + 1 - len(table)
+    return Kept([*base.spans, *_spans(s, request.turn, start)], table, delta)
+
+
+def _released(s: Situation, parent: Request, turn: Request) -> bool:
+    """Whether the parent was aborted, and its media given up, before the turn came."""
+    for op in s.scenario.ops[: s.failure.step + 1]:
+        if isinstance(op, Turn) and op.req == turn.req:
+            return False
+        if isinstance(op, Abort) and op.req == parent.req:
+            return True
+    return False
 
 
 def replace_all_changes_a_dict_in_a_loop(s: Situation) -> bool:

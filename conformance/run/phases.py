@@ -28,6 +28,8 @@ class Options:
     """Size of the exhaustive scope; None: the phase's own default."""
     max_time: float = 60.0
     """Seconds that `fuzz` and `guided` may search."""
+    seeds: int | None = None
+    """Of `fuzz`, instead of a time: so many seeds, each to its end, whatever fails."""
     corpus: Path | None = None
     """Folder of scenarios that `corpus` runs and `guided` starts from."""
     keep: Path | None = None
@@ -202,19 +204,21 @@ def _scheduler(driver: Driver) -> None:
 
 
 def _fuzz(driver: Driver) -> None:
-    """Both generators in turn, seed after seed, until the time is up or something new is found."""
+    """Both generators in turn, seed after seed: as many as asked for, or until the time is up or something new is
+    found."""
     from ropecheck.conformance.scenarios.random import random_scenarios, stateful_scenarios
 
-    deadline = time.monotonic() + driver.options.max_time
+    options = driver.options
+    deadline = time.monotonic() + options.max_time
 
-    def endless() -> Iterator[Scenario]:
-        for seed in itertools.count(driver.options.seed):
+    def drawn() -> Iterator[Scenario]:
+        for seed in itertools.islice(itertools.count(options.seed), options.seeds):
             for scenario in itertools.chain(random_scenarios(seed, 50), stateful_scenarios(seed, 25)):
-                if driver.found_new or time.monotonic() > deadline:
+                if options.seeds is None and (driver.found_new or time.monotonic() > deadline):
                     return
                 yield scenario
 
-    driver.check_all(endless())
+    driver.check_all(drawn())
 
 
 def _corpus(driver: Driver) -> None:

@@ -1,5 +1,5 @@
 """The real worker over the real engine, with a fault planted in the engine for the length of a job: job "plant:NAME"
-runs with the fault of that name.
+runs with the fault of that name, job "mend:CAUSE" with that known bug mended.
 
 The faults lie where an adapter that looked away would report nothing.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ropecheck.adapters import protocol
-from ropecheck.adapters.sglang import jobs, worker
+from ropecheck.adapters.sglang import jobs, mends, worker
 
 Change = Callable[[Any, Any], None]
 """(the batch that the constructor is given, the model runner)."""
@@ -96,12 +96,19 @@ def planted(engine: Any, name: str) -> Iterator[None]:
         cls.init_new = held
 
 
+def changed(engine: Any, kind: str, name: str) -> contextlib.AbstractContextManager[None]:
+    """The engine as the job's id wants it."""
+    if kind == "plant":
+        return planted(engine, name)
+    return mends.mended(name) if kind == "mend" else contextlib.nullcontext()
+
+
 def main() -> int:
     answer = jobs.answer
 
     def with_fault(engine: Any, job: protocol.Job, device: str = "cpu") -> protocol.Answer:
         kind, _, name = job.id.partition(":")
-        with planted(engine, name) if kind == "plant" else contextlib.nullcontext():
+        with changed(engine, kind, name):
             return answer(engine, job, device)
 
     jobs.answer = with_fault

@@ -1,4 +1,5 @@
-"""An entry hides its own bug and no other: a cause predicts its witness's failure, and no other fault in its place."""
+"""An entry hides its own bug and no other: a cause predicts its witness's failure, and no other fault in its place; and
+what the witness shows is gone once that cause is mended."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from ropecheck.adapters.sglang.mends import MENDS
 from ropecheck.conformance.judge.outcome import Difference, Failure, TableView
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.known.causes import CAUSES, predicts
@@ -28,7 +30,7 @@ PLAIN = scenario("plain", "", running(PROMPTS["image last"], PROMPTS["text"]), d
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Worker]:
     pytest.importorskip("sglang")
-    started = Worker()
+    started = Worker("tests.adapters_sglang.planted_worker")
     yield started
     started.close()
 
@@ -92,6 +94,20 @@ def test_a_cause_predicts_its_witness_and_no_other_fault(known: Known, worker: W
         # Faults whose wrong value is in the signature itself have another shape with another value.
         exact = cause in ("text-is-drafted-from", "packed-columns-in-equal-shares", "members-have-no-delta")
         assert exact or not predicts(cause, known.witness, changed), "another wrong value hides here"
+
+
+@pytest.mark.parametrize("known", ENTRIES, ids=lambda known: known.path.stem)
+def test_a_witness_passes_once_its_cause_is_mended(known: Known, worker: Worker) -> None:
+    planned = plan(scenario_of(known))
+    job = msgspec.structs.replace(planned.job, id=f"mend:{known.entry.cause}")
+    outcome = judge(planned, worker.run(job))
+    left = [match(failure, ENTRIES, scenario_of(known)) for failure in outcome.failures]
+    assert not outcome.unrun and outcome.checked[known.entry.rule]
+    assert all(other is not None and other.entry.cause != known.entry.cause for other in left), "of another bug"
+
+
+def test_every_cause_has_a_mend() -> None:
+    assert set(MENDS) == {known.entry.cause for known in load()}
 
 
 def test_a_matching_shape_alone_is_not_enough() -> None:

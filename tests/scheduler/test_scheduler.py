@@ -12,20 +12,22 @@ import msgspec
 import pytest
 
 from ropecheck.adapters import play, protocol
-from ropecheck.adapters.sglang.scheduler.faults import FAULTS, MENDS, VARIABLE
+from ropecheck.adapters.sglang import mends
+from ropecheck.adapters.sglang.scheduler.faults import FAULTS, VARIABLE
 from ropecheck.adapters.sglang.scheduler.host import Hosts, Told
 from ropecheck.conformance.judge.outcome import Failure, Outcome
+from ropecheck.conformance.known.failures import Known, load
 from ropecheck.conformance.scripts.chosen import all_scripts
 from ropecheck.conformance.scripts.plan import play_of
-from ropecheck.conformance.scripts.script import Action, Arrive, Close, Open, Script, Step
+from ropecheck.conformance.scripts.script import Arrive, Script
 from ropecheck.conformance.scripts.servers import servers
 from ropecheck.conformance.trace.verdict import judge_script
-from ropecheck.spec.history import image, text
+from ropecheck.spec.history import text
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("scheduler")]
 
-PICTURE = (image(1, 4, 4),)
 WORD = (text(1),)
+KNOWN = [known for known in load() if isinstance(known.witness, Script)]
 
 
 @pytest.fixture(scope="module")
@@ -35,16 +37,16 @@ def hosts() -> Iterator[Hosts]:
     made.close()
 
 
-def told(hosts: Hosts, script: Script, patch: str = "") -> Told:
+def told(hosts: Hosts, script: Script, patch: str = "", variable: str = VARIABLE) -> Told:
     planned = play_of(script)
     server = planned.server
     if patch:
-        server = play.Server(server.name, server.arguments, {**server.environment, VARIABLE: patch}, server.draft)
+        server = play.Server(server.name, server.arguments, {**server.environment, variable: patch}, server.draft)
     return hosts.play(msgspec.msgpack.encode(msgspec.structs.replace(planned, server=server)))
 
 
-def outcome(hosts: Hosts, script: Script, patch: str = "") -> Outcome:
-    answer = told(hosts, script, patch)
+def outcome(hosts: Hosts, script: Script, patch: str = "", variable: str = VARIABLE) -> Outcome:
+    answer = told(hosts, script, patch, variable)
     assert not answer.problem, answer.problem
     return judge_script(script, protocol.Played(answer.trace))
 
@@ -86,23 +88,11 @@ def test_a_fault_in_the_schedulers_own_source_is_caught(hosts: Hosts, fault: str
     pytest.fail(f"{fault} was not caught")
 
 
-FINDINGS: dict[str, tuple[tuple[Action, ...], ...]] = {
-    "refused turns stay out of their session": (
-        (Open(0), Arrive(0, PICTURE, 4, 0), Arrive(1, PICTURE, 2, 0, 0)),
-        (Open(0, True), Arrive(0, WORD, 2, 0), Arrive(1, WORD, 1, 0)),
-        (Open(0, True), Arrive(0, PICTURE, 2, 0), Arrive(1, PICTURE, 1, 0)),
-    ),
-    "a close waits for its turns": ((Open(0), Arrive(0, PICTURE, 2, 0), Close(0)),),
-    "replace of everything": ((Open(0), Arrive(0, WORD, 2, 0), Step(4), Arrive(1, WORD, 2, 0, replace=True)),),
-}
-
-
-@pytest.mark.parametrize("mend", list(MENDS))
-def test_a_finding_is_gone_once_its_cause_is_mended(hosts: Hosts, mend: str) -> None:
-    for actions in FINDINGS[mend]:
-        script = Script(mend, "plain", actions)
-        assert causes(outcome(hosts, script))
-        assert not outcome(hosts, script, mend).failures
+@pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.path.stem)
+def test_a_finding_is_gone_once_its_cause_is_mended(hosts: Hosts, known: Known) -> None:
+    assert isinstance(known.witness, Script)
+    assert known.entry.key in {failure.key for failure in outcome(hosts, known.witness).failures}
+    assert not outcome(hosts, known.witness, known.entry.cause, mends.VARIABLE).failures
 
 
 def test_the_same_script_gives_the_same_trace(hosts: Hosts) -> None:

@@ -1,6 +1,5 @@
-"""Faults and mends planted in the engine's own source, in memory: a function's text is changed and compiled again.
-
-A fault shows that the suite sees what it should; a mend shows that a finding is gone once its cause is.
+"""Faults planted in the engine's own source, in memory, to see that the suite catches them in a real scheduler: a
+function's text is changed and compiled again.
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
@@ -106,40 +105,12 @@ FAULTS: dict[str, Patch] = {
     ),
 }
 
-MENDS: dict[str, Patch] = {
-    "refused turns stay out of their session": Patch(
-        "a turn that is refused keeps no media and no session of its parent's",
-        SESSION,
-        "Session.create_req",
-        "new_req.set_finish_with_abort(abort_message)",
-        "new_req.set_finish_with_abort(abort_message); new_req.session = None; new_req.multimodal_inputs = None",
-    ),
-    "a close waits for its turns": Patch(
-        "an ordinary session with an unfinished turn is closed when that turn has ended, as a streaming one is",
-        SESSION,
-        "SessionController._close",
-        "if session.streaming and session._inflight:",
-        "if not session.streaming and not self._all_requests_finished(session):\n"
-        "            has_unfinished_request = True\n"
-        "        elif session.streaming and session._inflight:",
-    ),
-    "replace of everything": Patch(
-        "the session's turns are cleared from a copy of the list",
-        SESSION,
-        "Session.create_req",
-        "for _, req_node in self.req_nodes.items():\n                    req_node.clear(self.req_nodes)",
-        "for req_node in list(self.req_nodes.values()):\n"
-        "                    if req_node.req.rid in self.req_nodes:\n"
-        "                        req_node.clear(self.req_nodes)",
-    ),
-}
-
 
 def install() -> None:
-    """Apply the patch that the environment names, if any. Raises KeyError for an unknown name, LookupError when the
+    """Plant the fault that the environment names, if any. Raises KeyError for an unknown name, LookupError when the
     release's text is another."""
     if name := os.environ.get(VARIABLE, ""):
-        apply({**FAULTS, **MENDS}[name])
+        apply(FAULTS[name])
 
 
 def apply(patch: Patch) -> None:

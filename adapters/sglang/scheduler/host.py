@@ -204,6 +204,7 @@ def _asked(child: _Child, body: bytes) -> Told:
 def _child(pipe: socket.socket) -> None:
     """Build the first script's scheduler; from then on every player is a fork of it, so that a new one after a death
     costs no start."""
+    from ropecheck.adapters.sglang import mends
     from ropecheck.adapters.sglang.scheduler.player import OwnFault, Player
 
     body = receive(pipe)
@@ -213,6 +214,7 @@ def _child(pipe: socket.socket) -> None:
     os.environ.update(server.environment)
     try:
         faults.install()
+        mends.install()
         told_of = dict.fromkeys(entered.watch(), False)
         player = Player(build.build(server))
     except build.NotOffered as error:

@@ -112,6 +112,7 @@ class Player:
         sessions = scheduler.session_controller
         for session in list(sessions.sessions):
             sessions.close(intake.message(play.Tell(events.Close(session=session))))
+        sessions.sessions.clear()  # also one whose end waits for a turn that was aborted before it ran
         scheduler.flush_cache()
 
     # ------------------------------------------------------------ what is watched

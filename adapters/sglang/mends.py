@@ -1,0 +1,260 @@
+"""The known bugs of SGLang 0.5.23 mended in memory, a few lines each: ROPECHECK_MEND names some, or "all".
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| - | the environment of a worker, or of a play.Server | the function that a mend goes around |
+
+With every mend a run needs no entry of the known-failure list, and nothing that "follows from" one is left: each was a
+consequence, and none hid a bug of its own. A mend is named like the cause (conformance/known) that it ends. Nothing is
+changed unless the variable is set; then Hello.faked says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import functools
+import importlib
+import inspect
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+
+VARIABLE = "ROPECHECK_MEND"
+ALL = "all"
+
+Change = tuple[Any, str, Any]
+"""(module or class, name, what stands there)."""
+
+BATCH = "sglang.srt.managers.schedule_batch"
+SESSION = "sglang.srt.session.session_controller"
+SPECULATIVE = "sglang.srt.speculative."
+BEAMS = "sglang.srt.beam_search.batch_tail"
+TOP_UP = "sglang.srt.managers.mm_utils:extend_mrope_positions_for_retracted_request"
+NEXT_ROUND = f"{BATCH}:Req.init_next_round_input"
+CREATE = f"{SESSION}:Session.create_req"
+COMPUTE = "sglang.srt.model_executor.forward_batch_info:ForwardBatch.compute_spec_mrope_positions"
+FROZEN = f"{SPECULATIVE}frozen_kv_mtp_cuda_graph_runner:FrozenKVMTPCudaGraphRunner.execute"
+MULTI_LAYER = (
+    f"{SPECULATIVE}multi_layer_eagle_draft_extend_cuda_graph_runner:"
+    "MultiLayerEagleMultiStepDraftExtendCudaGraphRunner.prepare"
+)
+READER = "sglang.srt.layers.rotary_embedding.mrope:MRotaryEmbedding.forward_native"
+
+
+def text_after_the_largest(original: Any, table: Any, outputs: int) -> Any:
+    """A retracted request's outputs go on after the largest position of its table."""
+    if outputs <= 0:
+        return table
+    return torch.cat([table, (table.max() + 1 + torch.arange(outputs)).expand(3, -1)], dim=1)
+
+
+def topped_up_once(original: Any, req: Any, *args: Any, **kwargs: Any) -> None:
+    """A retracted request's table never has more columns than the request has tokens."""
+    original(req, *args, **kwargs)
+    held = req.multimodal_inputs
+    if req.is_retracted and held is not None and held.mrope_positions is not None:
+        held.mrope_positions = held.mrope_positions[:, : len(req.origin_input_ids) + len(req.output_ids)]
+
+
+def a_table_of_its_own(original: Any, req: Any, *args: Any, **kwargs: Any) -> None:
+    """A retracted request is topped up in media inputs of its own, not in those that it shares with its parent."""
+    if req.is_retracted and req.multimodal_inputs is not None:
+        req.multimodal_inputs = dataclasses.replace(req.multimodal_inputs)
+    original(req, *args, **kwargs)
+
+
+def cut_with_the_tokens(original: Any, session: Any, turn: Any, *args: Any, **kwargs: Any) -> Any:
+    """A turn with an offset keeps of its parent's table and items what belongs to the tokens that it keeps."""
+    made = original(session, turn, *args, **kwargs)
+    if turn.session_params.offset and made.multimodal_inputs is not None:
+        made.multimodal_inputs = cut(made.multimodal_inputs, turn.session_params.offset)
+    return made
+
+
+def cut(inputs: Any, tokens: int) -> Any:
+    """The media inputs of a history's first tokens; None where they hold no media."""
+    items = []
+    for item in inputs.mm_items:
+        spans = [(start, min(last, tokens - 1)) for start, last in item.offsets or () if start < tokens]
+        if spans:
+            kept = copy.copy(item)
+            kept.offsets = spans
+            items.append(kept)
+    if not items:
+        return None
+    table, delta = inputs.mrope_positions, inputs.mrope_position_delta
+    if table is not None and tokens < table.shape[1]:
+        table = table[:, :tokens]
+        delta = (table.max() + 1 - tokens).reshape(1, 1)
+    fields = {"mrope_positions": table, "mrope_position_delta": delta, "mrope_position_delta_repeated_cache": None}
+    return dataclasses.replace(inputs, mm_items=items, **fields)
+
+
+def cleared_beforehand(original: Any, session: Any, turn: Any, *args: Any, **kwargs: Any) -> Any:
+    """The turns of a session that starts afresh are cleared one by one, and not while their dict is walked."""
+    if turn.session_params.replace and turn.session_params.rid is None and not session.streaming:
+        while session.req_nodes:
+            next(iter(session.req_nodes.values())).clear(session.req_nodes)
+    return original(session, turn, *args, **kwargs)
+
+
+def refused_turns_leave(original: Any, session: Any, *args: Any, **kwargs: Any) -> Any:
+    """A turn that is refused keeps no media and no session of its parent's."""
+    made = original(session, *args, **kwargs)
+    if made.to_finish is not None:
+        made.session = made.multimodal_inputs = None
+    return made
+
+
+def a_close_waits(original: Any, controller: Any, name: str) -> None:
+    """An ordinary session with an unfinished turn is closed when that turn has ended, as a streaming one is."""
+    session = controller.sessions[name]
+    if session.streaming or controller._all_requests_finished(session):
+        original(controller, name)
+    else:
+        session.close_on_finish = True
+
+
+def columns_by_their_owner(original: Any, made: Any, runner: Any, batch: Any, seq_positions: Any = None) -> None:
+    """Packed columns belong to requests by their counts; the tail behind them stays as it is."""
+    layout = getattr(batch.spec_info, "ragged_verify_layout", None)
+    if layout is None:
+        original(made, runner, batch, seq_positions)
+    else:
+        made.mrope_positions = columns(batch, batch.spec_info.positions, layout.verify_lens_cpu)
+
+
+def drafts_read_the_table(original: Any, made: Any, runner: Any, batch: Any, seq_positions: Any = None) -> None:
+    """A draft that stands at tokens of the prompt reads their columns from its table."""
+    info = batch.spec_info
+    if "FrozenKV" not in type(info).__name__ and not getattr(info, "num_front_tokens", 0):
+        original(made, runner, batch, seq_positions)
+        return
+    places = info.positions if seq_positions is None else seq_positions
+    rows = len(batch.multimodal_inputs)
+    made.mrope_positions = columns(batch, places, [places.numel() // rows] * rows)
+
+
+def columns(batch: Any, places: Any, counts: Iterable[int]) -> Any:
+    """[3, width]: of every token index its request's column. counts: columns of each request, in its order."""
+    rows = places.to(torch.int64).flatten().repeat(3, 1)
+    start = 0
+    for inputs, count in zip(batch.multimodal_inputs, counts, strict=True):
+        for at in range(start, start + count if inputs is not None else start):
+            index, table = int(rows[0, at]), inputs.mrope_positions
+            rows[:, at] = table[:, index] if index < table.shape[1] else index + inputs.mrope_position_delta.item()
+        start += count
+    return rows
+
+
+def rows_are_zeroed_too(original: Any, runner: Any, *args: Any, **kwargs: Any) -> Any:
+    """A frozen-KV draft's runner empties its three rows as it does the one."""
+    runner.buffers.mrope_positions.zero_()
+    return original(runner, *args, **kwargs)
+
+
+def rows_are_copied_too(original: Any, runner: Any, batch: Any, **kwargs: Any) -> Any:
+    """The runner of a multi-layer draft extend copies the three rows into its buffers."""
+    answer = original(runner, batch, **kwargs)
+    if batch.mrope_positions is not None:
+        runner.buffers.mrope_positions.zero_()
+        runner.buffers.mrope_positions[:, : batch.mrope_positions.shape[1]].copy_(batch.mrope_positions)
+    return answer
+
+
+def members_have_media(original: Any, batch: Any) -> None:
+    """The rows of a beam tail have media inputs, their leaders', as long as the tail is on."""
+    original(batch)
+    if batch.beam_tail is not None and batch.multimodal_inputs is not None:
+        leaders = [one.leader_idx for one in batch.beam_tail.entries for _ in range(one.start, one.end)]
+        batch.multimodal_inputs = [*batch.multimodal_inputs, *(batch.multimodal_inputs[n] for n in leaders)]
+
+
+def and_leave_with_it(original: Any, batch: Any) -> None:
+    """The tail is taken off."""
+    if batch.beam_tail is not None and batch.multimodal_inputs is not None:
+        batch.multimodal_inputs = batch.multimodal_inputs[: batch.beam_tail.num_base_rows]
+    original(batch)
+
+
+def the_reader_grows(original: Any, embedding: Any, positions: Any, *args: Any, **kwargs: Any) -> Any:
+    """The rotary embedding prepares as many positions as the table asks for."""
+    if positions.numel():
+        embedding._ensure_cos_sin_cache_length(int(positions.max()))
+    return original(embedding, positions, *args, **kwargs)
+
+
+Mend = dict[str, Callable[..., Any]]
+"""A function of the engine -> what is called instead, with that function in front of its arguments."""
+
+MENDS: dict[str, Mend] = {
+    "retraction-continues-from-t": {TOP_UP: text_after_the_largest},
+    "retraction-tops-up-again": {NEXT_ROUND: topped_up_once},
+    "retraction-grows-a-shared-table": {NEXT_ROUND: a_table_of_its_own},
+    "offset-keeps-the-parents-media": {CREATE: cut_with_the_tokens},
+    "replace-all-changes-a-dict-in-a-loop": {CREATE: cleared_beforehand},
+    "packed-columns-in-equal-shares": {COMPUTE: columns_by_their_owner},
+    "frozen-kv-padding-is-stale": {FROZEN: rows_are_zeroed_too},
+    "multi-layer-rows-are-never-copied": {MULTI_LAYER: rows_are_copied_too},
+    "members-have-no-delta": {
+        f"{place}:{name}": instead
+        for place in (BEAMS, BATCH)  # the second has imported the names
+        for name, instead in (("append_beam_tail", members_have_media), ("strip_beam_tail", and_leave_with_it))
+    },
+    "text-is-drafted-from": {COMPUTE: drafts_read_the_table},
+    "positions-pass-the-reader": {READER: the_reader_grows},
+    "refused-turn-goes-on": {CREATE: refused_turns_leave},
+    "clearing-walks-a-changing-dict": {CREATE: cleared_beforehand},
+    "close-drops-the-media": {f"{SESSION}:SessionController._close": a_close_waits},
+    "output-follows-the-t-row": {TOP_UP: text_after_the_largest},
+    "cut-keeps-the-parents-media": {CREATE: cut_with_the_tokens},
+}
+"""Cause -> what ends it. Causes of scenarios and of scripts may be ended alike."""
+
+
+def install() -> tuple[str, ...]:
+    """Mend what the environment names; what Hello says of it. Raises KeyError for an unknown name, AttributeError and
+    ImportError in a release without such a function."""
+    names = [name for name in os.environ.get(VARIABLE, "").split(",") if name]
+    if ALL in names:
+        names = list(MENDS)
+    mend(names)
+    return tuple(f"MENDED in memory: {name}" for name in names)
+
+
+def mend(names: Iterable[str]) -> list[Change]:
+    """Mend these causes; returns what takes it back, in that order."""
+    undo: list[Change] = []
+    for place, instead in dict.fromkeys(pair for name in names for pair in MENDS[name].items()):
+        module, _, function = place.partition(":")
+        owner: Any = importlib.import_module(module)
+        holder, _, name = function.rpartition(".")
+        owner = getattr(owner, holder) if holder else owner
+        undo.append((owner, name, inspect.getattr_static(owner, name)))
+        setattr(owner, name, around(getattr(owner, name), instead))
+    return undo[::-1]
+
+
+def around(original: Any, instead: Callable[..., Any]) -> Any:
+    """A function that calls `instead` with the original in front."""
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return instead(original, *args, **kwargs)
+
+    return call
+
+
+@contextlib.contextmanager
+def mended(*names: str) -> Iterator[None]:
+    """These causes are mended meanwhile."""
+    undo = mend(names)
+    try:
+        yield
+    finally:
+        for owner, name, value in undo:
+            setattr(owner, name, value)
