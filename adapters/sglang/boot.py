@@ -10,6 +10,8 @@ Faked here: the published `ServerArgs` are the engine's own dummy defaults (`mod
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib
 import logging
 import os
@@ -59,12 +61,37 @@ def silence() -> None:
     logging.disable(logging.CRITICAL)
 
 
+HEAVY = (
+    "torch._dynamo",
+    "torch.distributed.tensor",
+    "torchvision",
+    "transformers.modeling_utils",
+    "scipy.optimize",
+    "openai.types.responses",
+    "fastapi",
+    "aiohttp",
+    "triton",
+)
+"""Packages that take the longest of all that the engine imports."""
+
+
+def warm() -> None:
+    """Import what is none of the engine's own and is the same for every version of it beside these packages."""
+    silence()
+    gc.disable()  # what imports make stays
+    for module in ("torch", *HEAVY):
+        with contextlib.suppress(Exception):  # the engine's own import says what is wrong with it
+            importlib.import_module(module)
+    gc.freeze()
+
+
 def load(device: str, imported: Callable[[], None] = lambda: None) -> Any:
     """Import torch and SGLang and publish a configuration. Returns the torch module. `imported` is called in between.
 
     Errors: whatever the imports raise; the runner sees a worker that ended before its Hello.
     """
     silence()
+    gc.disable()  # until `settle`
     torch = importlib.import_module("torch")
     if device == "cpu":
         torch.set_num_threads(1)
@@ -76,9 +103,15 @@ def load(device: str, imported: Callable[[], None] = lambda: None) -> Any:
         importlib.import_module(module)
     imported()
     publish_configuration()
-    publish_process_groups()
     silence()  # imports may have installed their own handlers
     return torch
+
+
+def settle() -> None:
+    """What the imports made stays: collections need not walk it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def publish_configuration() -> None:

@@ -1,7 +1,8 @@
 """The worker process: `python -m ropecheck.adapters.transformers.worker --in-fd N --out-fd M [--device cpu|cuda]`.
 
 Speaks `adapters.protocol` over the two inherited file descriptors. It offers one step, `PromptTable`; every other
-step is answered with NotOffered. Ends at a Shutdown, and when its parent closes the pipe.
+step is answered with NotOffered. Ends at a Shutdown, and when its parent closes the pipe. With `--fork-fd N` it forks
+such processes on request (`adapters.forking`): descriptors in, out, standard output.
 
 Faked: see `builders.FAKED`.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import socket
 import sys
 import time
 import traceback
@@ -19,27 +21,46 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from ropecheck.adapters import protocol
+from ropecheck.adapters import forking, protocol
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve jobs until the pipe closes. Returns the process's exit code."""
     parser = argparse.ArgumentParser(prog="ropecheck.adapters.transformers.worker")
-    parser.add_argument("--in-fd", type=int, required=True)
-    parser.add_argument("--out-fd", type=int, required=True)
+    parser.add_argument("--in-fd", type=int)
+    parser.add_argument("--out-fd", type=int)
+    parser.add_argument("--fork-fd", type=int)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     options = parser.parse_args(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    with open(options.in_fd, "rb") as incoming, open(options.out_fd, "wb") as outgoing:  # noqa: PTH123
-        serve(incoming, outgoing, options.device)
+    said = hello(options.device)
+    if options.fork_fd is not None:
+        with socket.socket(fileno=options.fork_fd) as requests:
+            forking.serve(requests, lambda _, given: worker(given, options.device, said))
+    else:
+        talk(options.in_fd, options.out_fd, options.device, said)
     return 0
 
 
-def serve(incoming: BinaryIO, outgoing: BinaryIO, device: str) -> None:
+def worker(given: list[int], device: str, said: protocol.Hello) -> None:
+    """A forked one."""
+    incoming, outgoing, output = given
+    os.setsid()
+    forking.printing(output)
+    talk(incoming, outgoing, device, msgspec.structs.replace(said, pid=os.getpid()))
+
+
+def talk(jobs: int, answers: int, device: str, said: protocol.Hello) -> None:
+    """Serve over these descriptors."""
+    with open(jobs, "rb") as incoming, open(answers, "wb") as outgoing:
+        serve(incoming, outgoing, device, said)
+
+
+def serve(incoming: BinaryIO, outgoing: BinaryIO, device: str, said: protocol.Hello) -> None:
     """Say hello, then answer jobs one by one. Returns at a Shutdown or at the end of the stream."""
-    protocol.send(outgoing, hello(device))
+    protocol.send(outgoing, said)
     decoder = msgspec.msgpack.Decoder(protocol.Request)
     while True:
         try:

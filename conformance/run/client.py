@@ -10,44 +10,49 @@ import os
 import select
 import signal
 import struct
-import subprocess
 import time
 from pathlib import Path
 
 import msgspec
 
 from ropecheck.adapters import protocol
+from ropecheck.conformance.run.lives import Life, Spawned, how, wait_for
 from ropecheck.conformance.run.pipes import CHUNK, larger
 from ropecheck.conformance.run.printed import Printed
-from ropecheck.conformance.run.reaper import Reaper
+from ropecheck.conformance.run.reaper import reaper
+from ropecheck.conformance.run.warm import Warm
 from ropecheck.conformance.targets.registry import Target
 
 _encoder = msgspec.msgpack.Encoder()
-_reaper = Reaper()
 
 
 class Process:
     """A started worker. `to_worker` and `from_worker` are the runner's ends of the pipes, both non-blocking.
 
-    Raises OSError when the command cannot be started.
+    Raises OSError when the command cannot be started; with `warm`, which forks it, also NotForked.
     """
 
-    def __init__(self, target: Target, device: str, log: Path) -> None:
+    def __init__(
+        self,
+        target: Target,
+        device: str,
+        log: Path,
+        warm: Warm | None = None,
+        version: str = "",
+        seconds: float = 180.0,
+    ) -> None:
         jobs_read, self.to_worker = os.pipe()
         self.from_worker, answers_write = os.pipe()
         self.printed = Printed(log)
-        argv = [*target.argv, "--in-fd", str(jobs_read), "--out-fd", str(answers_write), "--device", device]
+        own = (jobs_read, answers_write)
+        self._life: Life
         try:
-            self._process = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=self.printed.write_end,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **target.env},
-                pass_fds=(jobs_read, answers_write),
-                start_new_session=True,  # its own group: Ctrl-C reaches the runner alone, and kill reaches forks
-            )
-        except OSError:
+            if warm is not None:
+                self._life = warm.fork(target, version, own, self.printed, seconds)
+            else:
+                argv = [*target.argv, "--in-fd", str(jobs_read), "--out-fd", str(answers_write), "--device", device]
+                self._life = Spawned(argv, {**os.environ, **target.env}, self.printed.write_end, own)
+        except BaseException:
             os.close(self.to_worker)
             os.close(self.from_worker)
             self.printed.close()
@@ -59,10 +64,9 @@ class Process:
         for fd in (self.to_worker, self.from_worker):
             os.set_blocking(fd, False)
             larger(fd)
-        self.pid = self._process.pid
-        _reaper.watch(self.pid)
-        self.death = _pidfd(self.pid)
-        """Readable once the process is dead, whoever else holds its pipes; -1 where the kernel has no pidfd."""
+        self.pid = self._life.pid
+        reaper.watch(self.pid)
+        self.death = self._life.death
         self.ended = False
         """The pipe from the worker is at its end."""
         self._inbox = bytearray()
@@ -146,17 +150,13 @@ class Process:
     def how_it_ended(self, patience: float = 1.0) -> str:
         """ "killed by SIGKILL", "exited with status 1", or what else is known; waits up to `patience` seconds."""
         end = time.monotonic() + patience
-        while (code := self._process.poll()) is None:
+        while not self._life.over():
             self.printed.drain()
             if time.monotonic() > end:
-                return "closed its pipe"
+                break
             time.sleep(0.005)
-        if code >= 0:
-            return f"exited with status {code}"
-        try:
-            return f"was killed by {signal.Signals(-code).name}"
-        except ValueError:
-            return f"was killed by signal {-code}"
+        code = self._life.code()
+        return "closed its pipe" if code is None else how(code)
 
     def last_words(self, lines: int = 3) -> str:
         """The last lines that this process printed, on one line; "" for none."""
@@ -171,27 +171,20 @@ class Process:
     def stop(self, grace: float = 0.0) -> None:
         """End the process and everything in its group, after up to `grace` seconds for it to end by itself."""
         end = time.monotonic() + grace
-        while self._process.poll() is None and time.monotonic() < end:
+        while not self._life.over() and time.monotonic() < end:
             with contextlib.suppress(OSError):  # it may be writing a late answer into a full pipe
                 os.read(self.from_worker, CHUNK)
             self.printed.drain()
             time.sleep(0.005)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):  # a process stuck in a driver outlives SIGKILL
-            self._process.wait(timeout=10.0)
-        _reaper.forget(self.pid)
+        wait_for(self._life, 10.0)  # a process stuck in a driver outlives SIGKILL
+        reaper.forget(self.pid)
         self.printed.close()
-        for fd in (self.to_worker, self.from_worker, self.death):
+        self._life.close()
+        for fd in (self.to_worker, self.from_worker):
             if fd >= 0:
                 _close(fd)
-
-
-def _pidfd(pid: int) -> int:
-    try:
-        return os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return -1
 
 
 def _close(fd: int) -> None:

@@ -33,13 +33,16 @@ from ropecheck.conformance.run.seat import (
     hello_of,
     poisoned,
 )
+from ropecheck.conformance.run.warm import NotForked, Warm, can_fork
 from ropecheck.conformance.targets.registry import Target
 
 
 class Pool(Generic[P]):
     """Workers of one target. `out` gets their logs and in-flight scenarios. Use as a context manager.
 
-    `warn` takes one-line messages about restarts and workers that are given up.
+    `warn` takes one-line messages about restarts and workers that are given up. `warm` forks the workers and stays when
+    the pool ends; without one the pool has its own, where the target can fork. `version` tells code that changed since
+    `warm` forked last.
     """
 
     def __init__(
@@ -52,6 +55,8 @@ class Pool(Generic[P]):
         limits: Limits | None = None,
         depth: int = 2,
         warn: Callable[[str], None] = lambda message: None,
+        warm: Warm | None = None,
+        version: str = "",
     ) -> None:
         self.target = target
         self.device = device
@@ -62,6 +67,9 @@ class Pool(Generic[P]):
         self.restarts = 0
         self._out = out
         out.mkdir(parents=True, exist_ok=True)
+        self._own_warm = Warm(target, out / "imports.log") if warm is None and can_fork(target, device) else None
+        self._warm = warm or self._own_warm
+        self._version = version
         for path in rescue(out):
             warn(f"an earlier run here was killed with this scenario in a worker's hands: `ropecheck replay {path}`")
         self._selector = selectors.DefaultSelector()
@@ -138,6 +146,8 @@ class Pool(Generic[P]):
             for slot in seat.slots:
                 slot.remove()
             seat.slots.clear()
+        if self._own_warm is not None:
+            self._own_warm.close()
         with contextlib.suppress(OSError):
             (self._out / "in-flight").rmdir()
         self._selector.close()
@@ -190,7 +200,11 @@ class Pool(Generic[P]):
             # A suspect's kernels run one after the other, so that the failing one is named.
             blocking = {"CUDA_LAUNCH_BLOCKING": "1"} if seat.alone else {}
             target = replace(self.target, env={**self.target.env, **blocking})
-            process = Process(target, self.device, self._out / f"worker-{seat.number}.log")
+            log = self._out / f"worker-{seat.number}.log"
+            process = Process(target, self.device, log, self._warm, self._version, self.limits.start)
+        except NotForked as error:
+            self._give_up(seat, str(error))
+            return
         except OSError as error:
             self._give_up(seat, f"cannot start {self.target.argv[0]}: {error.strerror or error}")
             return

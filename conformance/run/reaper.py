@@ -46,6 +46,9 @@ class Reaper:
             self._process.stdin.flush()
 
 
+reaper = Reaper()
+
+
 def main() -> None:
     groups: set[int] = set()
     for line in sys.stdin.buffer:

@@ -76,6 +76,7 @@ def target_of(checkout: Checkout, name: str) -> Target:
         argv=(sys.executable, *WORKER),
         env={"PYTHONPATH": os.pathsep.join(dict.fromkeys(path))},
         devices=("cpu", "cuda"),
+        forks=True,
         note=f"checkout {checkout.identity}",
         identity=checkout.identity,
         source=str(checkout.root),

@@ -97,6 +97,7 @@ def target_of(record: Record) -> Target:
         argv=(record.python or sys.executable, *WORKER),
         env={"PYTHONPATH": os.pathsep.join(dict.fromkeys(path))},
         devices=("cpu", "cuda"),
+        forks=True,
         note=f"SGLang {record.version}, {note.get(record.kind, record.kind)}",
         source=record.paths[0] if record.kind == "checkout" else "",
     )

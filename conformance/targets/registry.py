@@ -31,8 +31,10 @@ class Target:
     """What its worker can be asked for; a phase that needs something else is no phase of this target."""
     note: str = ""
     """One line for `list targets`."""
+    forks: bool = False
+    """Its worker's command takes `--fork-fd N` in place of the pipes, and forks workers on request; on a CPU alone."""
     source: str = ""
-    """Where its code lies, where that is a checkout: the folder of the package."""
+    """Where its code lies, where that is a checkout: the folder of the package, also first in env's PYTHONPATH."""
     identity: str = ""
     """Commit and hash of what is not committed, where it is a checkout: versions of checkouts say little."""
 
@@ -52,6 +54,7 @@ def builtin() -> tuple[Target, ...]:
         Target(
             name="sglang",
             argv=(sys.executable, "-m", "ropecheck.adapters.sglang.worker"),
+            forks=True,
             devices=("cpu", "cuda"),
             offers=("forwards", "prompt_tables", "routes", "scheduler"),
             note="the SGLang installed in this Python",
@@ -59,6 +62,7 @@ def builtin() -> tuple[Target, ...]:
         Target(
             name="transformers",
             argv=(sys.executable, "-m", "ropecheck.adapters.transformers.worker"),
+            forks=True,
             offers=("prompt_tables",),
             note="the prompt-table builders of the Hugging Face transformers installed in this Python",
         ),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from ropecheck.adapters import protocol
+from ropecheck.adapters import forking, protocol
 
 OK, KILLED, SEGFAULT, HANG, PRINTS, GARBAGE, WRONG_TYPE, SHORT, WRONG_ID, FAIL_A, FAIL_B, NOT_OFFERED = range(12)
 EXITS_AFTER, CHILD_KEEPS_PIPE, CUDA_ERROR, TWICE, SLOW, SUITE_BUG, LARGE, CUDA_ONCE = range(12, 20)
@@ -100,8 +101,23 @@ def misbehave(code: int, out: int) -> None:
 
 def main() -> None:
     how, arguments = sys.argv[1], dict(zip(sys.argv[2::2], sys.argv[3::2], strict=True))
-    out = int(arguments["--out-fd"])
-    jobs = os.fdopen(int(arguments["--in-fd"]), "rb")
+    if "--fork-fd" not in arguments:
+        work(how, int(arguments["--in-fd"]), int(arguments["--out-fd"]))
+        return
+    if how == "import-fails":
+        sys.exit("no module named engine")
+
+    def forked(_: bytes, descriptors: list[int]) -> None:
+        incoming, outgoing, output = descriptors
+        os.setsid()
+        forking.printing(output)
+        work(how, incoming, outgoing)
+
+    forking.serve(socket.socket(fileno=int(arguments["--fork-fd"])), forked)
+
+
+def work(how: str, incoming: int, out: int) -> None:
+    jobs = os.fdopen(incoming, "rb")
     answers = os.fdopen(out, "wb")
     if how == "silent":
         time.sleep(3600)

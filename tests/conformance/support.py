@@ -25,13 +25,14 @@ def scenario(*codes: int, name: str = "") -> Scenario:
     return Scenario(name=name or "codes " + " ".join(map(str, codes)), ops=tuple(idle(code) for code in codes))
 
 
-def planted(how: str = "well", flag: Path | None = None) -> Target:
-    """The misbehaving worker as a target. flag: where it keeps what it did before."""
+def planted(how: str = "well", flag: Path | None = None, forks: bool = False) -> Target:
+    """The misbehaving worker as a target. flag: where it keeps what it did before; forks: from one process."""
     return Target(
         name="planted",
         argv=(sys.executable, "-m", "tests.conformance.planted_worker", how),
         env={"PYTHONPATH": str(ROOT), "PLANTED_FLAG": str(flag)},
         devices=("cpu", "cuda"),
+        forks=forks,
     )
 
 

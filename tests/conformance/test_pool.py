@@ -28,10 +28,16 @@ GOOD = [scenario(*[how.OK] * n, name=f"good {n}") for n in range(1, 9)]
 
 
 def run(
-    scenarios: list[Scenario], out: Path, workers: int = 1, limit: float = 120.0, restarts: int = 5
+    scenarios: list[Scenario],
+    out: Path,
+    workers: int = 1,
+    limit: float = 120.0,
+    restarts: int = 5,
+    forks: bool = False,
 ) -> tuple[dict[str, Reply], Pool[StubPlan]]:
     limits = Limits(scenario=limit, restarts=restarts)
-    with Pool[StubPlan](planted(flag=out / "flag"), device="cpu", workers=workers, out=out, limits=limits) as pool:
+    target = planted(flag=out / "flag", forks=forks)
+    with Pool[StubPlan](target, device="cpu", workers=workers, out=out, limits=limits) as pool:
         pool.start()
         found = {}
         for plan, answer in pool.answers(map(stub_plan, scenarios)):
@@ -53,11 +59,13 @@ def run(
         (how.CHILD_KEEPS_PIPE, "run", "SIGKILL"),
     ],
 )
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_bad_scenario_costs_itself_alone(code: int, stage: str, words: str, workers: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("workers", "forks"), [(1, False), (2, True)])
+def test_a_bad_scenario_costs_itself_alone(
+    code: int, stage: str, words: str, workers: int, forks: bool, tmp_path: Path
+) -> None:
     bad = scenario(code)
     limit = 2.0 if code == how.HANG else 120.0
-    found, pool = run([*GOOD[:3], bad, *GOOD[3:]], tmp_path, workers, limit)
+    found, pool = run([*GOOD[:3], bad, *GOOD[3:]], tmp_path, workers, limit, forks=forks)
     assert {id for id, answer in found.items() if isinstance(answer, Unrun)} == {bad.id}
     assert set(found) == {bad.id, *(good.id for good in GOOD)}
     unrun = found[bad.id]
@@ -116,11 +124,13 @@ def test_a_success_forgives_earlier_restarts(tmp_path: Path) -> None:
         ("exits", "exited with status 1; it printed: no module named engine"),
         ("wrong-protocol", f"protocol {protocol.PROTOCOL + 1}, this suite {protocol.PROTOCOL}"),
         ("garbage-hello", "no hello"),
+        ("import-fails", "exited with status 1; it printed: no module named engine"),
     ],
 )
 def test_a_worker_that_does_not_come_up_ends_the_run(way: str, words: str, tmp_path: Path) -> None:
     limits = Limits(start=0.7 if way == "silent" else 120.0)
-    with Pool[StubPlan](planted(way), device="cpu", workers=2, out=tmp_path, limits=limits) as pool:  # noqa: SIM117
+    target = planted(way, forks=way in ("import-fails", "exits"))
+    with Pool[StubPlan](target, device="cpu", workers=2, out=tmp_path, limits=limits) as pool:  # noqa: SIM117
         with pytest.raises(GaveUp, match="no worker of target planted started") as error:
             pool.start()
     assert words in str(error.value)

@@ -1,10 +1,10 @@
-"""Processes for schedulers: one that has imported the engine and nothing else, and a child of it per configuration.
+"""Processes for schedulers, forked (`forking`): one that has imported what schedulers need, from it one per
+configuration that has built the scheduler, and from that the players, one per worker.
 
-The worker keeps a pipe to the first, which it forked before it published a configuration of its own; who is not sure
-that its process is as good as new (Triton decides at its import whether it is interpreted) starts it afresh:
-`python -m ropecheck.adapters.sglang.scheduler.host FD`. A child is forked for a configuration when its first script
-comes, builds the scheduler, and plays one script after another. One that dies, hangs or is no longer clean is replaced
-with the next script.
+The first is forked before the worker's process publishes a configuration of its own; who is not sure that its process is
+as good as new (Triton decides at its import whether it is interpreted) starts it afresh:
+`python -m ropecheck.adapters.sglang.scheduler.host FD`. A player that dies, hangs or is no longer clean is replaced with
+the next script, which costs no start.
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
@@ -18,25 +18,25 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import select
 import signal
 import socket
 import struct
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any
 
 import msgspec
 
-from ropecheck.adapters import events, play
+from ropecheck.adapters import events, forking, play
 from ropecheck.adapters.sglang import absent_packages, boot
 from ropecheck.adapters.sglang.scheduler import build, entered, faults
 
 CPU_SECONDS = 15.0
 """Of one script, in its own process: more means that the loop goes round for ever. A busy machine does not count."""
+LAST_NEWS = 10.0
+"""Seconds to wait to hear how a process ended whose pipe has closed."""
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -53,21 +53,23 @@ class Told(msgspec.Struct, frozen=True):
 
 def send(pipe: socket.socket, value: Any) -> None:
     """One length-prefixed frame. Raises OSError when nobody reads."""
-    body = msgspec.msgpack.encode(value)
+    send_body(pipe, msgspec.msgpack.encode(value))
+
+
+def send_body(pipe: socket.socket, body: bytes) -> None:
+    """As `send`, of what is encoded already."""
     pipe.sendall(struct.pack("<I", len(body)) + body)
 
 
-def receive(pipe: socket.socket, seconds: float | None = None) -> bytes | None:
-    """The next frame's body. None: the other end is gone, or said nothing for so long."""
-    length = _exactly(pipe, 4, seconds)
-    return None if length is None else _exactly(pipe, struct.unpack("<I", length)[0], seconds)
+def receive(pipe: socket.socket) -> bytes | None:
+    """The next frame's body. None: the other end is gone."""
+    length = _exactly(pipe, 4)
+    return None if length is None else _exactly(pipe, struct.unpack("<I", length)[0])
 
 
-def _exactly(pipe: socket.socket, count: int, seconds: float | None) -> bytes | None:
+def _exactly(pipe: socket.socket, count: int) -> bytes | None:
     got = bytearray()
     while len(got) < count:
-        if seconds is not None and not select.select([pipe], [], [], seconds)[0]:
-            return None
         try:
             part = pipe.recv(min(count - len(got), 1 << 20))
         except OSError:
@@ -79,80 +81,93 @@ def _exactly(pipe: socket.socket, count: int, seconds: float | None) -> bytes | 
 
 
 class Hosts:
-    """The worker's end: ask it to play a script."""
+    """A worker's end: ask it to play a script. Forks of the process that made it have players of their own."""
 
     def __init__(self, afresh: bool = False) -> None:
-        """Fork the host, before a configuration is published; afresh: start a new Python for it instead."""
-        self._pipe, theirs = socket.socketpair()
+        """Fork the process that imports for all, before a configuration is published; afresh: start a new Python for it
+        instead."""
         self._wait: Callable[[], Any]
         if afresh:
-            command = [sys.executable, "-m", __name__, str(theirs.fileno())]
-            self._wait = subprocess.Popen(command, pass_fds=(theirs.fileno(),)).wait
+            self._server, theirs = forking.pair()
+            with theirs:
+                command = [sys.executable, "-m", __name__, str(theirs.fileno())]
+                self._wait = subprocess.Popen(command, pass_fds=(theirs.fileno(),)).wait
         else:
-            pid = os.fork()
-            if pid == 0:
-                self._pipe.close()
-                _run(_host, theirs)
-            self._wait = lambda: os.waitpid(pid, 0)
-        theirs.close()
+            pid, self._server = forking.start(_imports)
+            self._wait = partial(os.waitpid, pid, 0)
+        self._players: dict[bytes, _Player] = {}
+
+    @property
+    def descriptor(self) -> int:
+        """What a fork must keep to be able to ask."""
+        return self._server.fileno()
 
     def play(self, body: bytes) -> Told:
         """body: an encoded play.Play."""
+        server = msgspec.msgpack.encode(msgspec.msgpack.decode(body, type=play.Play).server)
+        player = self._players.get(server)
         try:
-            self._pipe.sendall(struct.pack("<I", len(body)) + body)
+            if player is None:
+                player = self._players[server] = _Player(self._server, server)
+            told = player.play(body)
         except OSError:
-            return Told(problem="the process that starts schedulers is gone", stage="adapter")
-        answer = receive(self._pipe)
-        if answer is None:
-            return Told(problem="the process that starts schedulers is gone", stage="adapter")
-        return msgspec.msgpack.decode(answer, type=Told)
+            return Told(problem="the process that starts schedulers is gone", stage="adapter", dead=True)
+        if told.dead:
+            self._players.pop(server).close()
+        return told
 
     def close(self) -> None:
-        """End the host and its children: they stop when nobody is left to ask them."""
-        self._pipe.close()
+        """End them all: they stop when nobody is left to ask them."""
+        for player in self._players.values():
+            player.close()
+        self._server.close()
         with contextlib.suppress(OSError):
             self._wait()
 
 
-@dataclass
-class _Child:
-    pid: int
-    pipe: socket.socket
+class _Player:
+    """The asker's end of one process that plays scripts."""
 
-    def end(self) -> None:
-        """Kill and bury it."""
-        self.pipe.close()
+    def __init__(self, server: socket.socket, note: bytes) -> None:
+        self._pipe, theirs = socket.socketpair()
+        with theirs:
+            self._process = forking.Forked(server, note, (theirs.fileno(),))
+
+    def play(self, body: bytes) -> Told:
+        """Its answer, or what became of it."""
         with contextlib.suppress(OSError):
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+            send_body(self._pipe, body)
+        answer = receive(self._pipe)
+        if answer is not None:
+            return msgspec.msgpack.decode(answer, type=Told)
+        try:
+            while self._process.code is None and self._process.hear(LAST_NEWS):
+                pass
+        except EOFError:
+            return Told(problem="the scheduler's process ended", stage="adapter", dead=True)
+        code = self._process.code
+        if code is None or code >= 0:
+            return Told(problem=f"the scheduler's process ended (status {code})", stage="adapter", dead=True)
+        name = signal.Signals(-code).name
+        error = "Hang" if name == "SIGPROF" else f"Crash ({name})"
+        header = msgspec.msgpack.decode(body, type=play.Play).header
+        died = events.Died(error=error, message=f"the script's process used {CPU_SECONDS:g} s of CPU, or crashed")
+        return Told(trace=events.line(header) + events.line(died), dead=True)
+
+    def close(self) -> None:
+        """It ends by itself when it is asked no more."""
+        self._pipe.close()
+        self._process.close()
 
 
-def _run(function: Any, pipe: socket.socket) -> NoReturn:
-    """A forked process's whole life. It keeps no other pipe of its parent's."""
-    code = 1
-    try:
-        keep = {0, 1, 2, pipe.fileno()}
-        for entry in list(Path("/proc/self/fd").iterdir()):
-            # Pipes and sockets are the parent's; files may be mapped libraries'.
-            with contextlib.suppress(OSError):
-                if int(entry.name) not in keep and str(entry.readlink()).startswith(("pipe:", "socket:")):
-                    os.close(int(entry.name))
-        function(pipe)
-        code = 0
-    except BaseException as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-    finally:
-        os._exit(code)
-
-
-def _host(pipe: socket.socket) -> None:
-    """Import once, then hand each script to the child of its configuration."""
-    children: dict[bytes, _Child] = {}
+def _imports(requests: socket.socket) -> None:
+    """Import when the first request comes, then hand each on to the process of its configuration."""
+    servers: dict[bytes, socket.socket] = {}
     problem = ""
-    loaded = False
-    while (body := receive(pipe)) is not None:
-        if not loaded:
-            loaded = True
+
+    def route(note: bytes, descriptors: list[int]) -> socket.socket | None:
+        nonlocal problem
+        if not servers and not problem:
             try:
                 build.load()
                 entered.found()
@@ -160,104 +175,83 @@ def _host(pipe: socket.socket) -> None:
                 problem = f"this release has no scheduler that can be started so: {error}"
             gc.collect()
             gc.freeze()
+            gc.enable()  # it was forked in the middle of imports
         if problem:
-            send(pipe, Told(problem=problem, stage="not offered"))
-            continue
-        script = msgspec.msgpack.decode(body, type=play.Play)
-        name = msgspec.msgpack.encode(script.server)
-        child = children.get(name) or _fork()
-        children[name] = child
-        answer = _asked(child, body)
-        if answer.dead:
-            child.end()
-            del children[name]
-        send(pipe, answer)
+            return None
+        if note not in servers:
+            _, servers[note] = forking.start(lambda own: _configured(own, note))
+        return servers[note]
+
+    def refuses(_: bytes, pipes: list[int]) -> None:
+        _refuse(pipes, problem, "not offered")
+
+    forking.serve(requests, refuses, route)
 
 
-def _fork() -> _Child:
-    ours, theirs = socket.socketpair()
-    pid = os.fork()
-    if pid == 0:
-        ours.close()
-        _run(_child, theirs)
-    theirs.close()
-    return _Child(pid, ours)
+def _refuse(pipes: list[int], problem: str, stage: str) -> None:
+    with socket.socket(fileno=pipes[0]) as pipe:
+        if receive(pipe) is not None:
+            send(pipe, Told(problem=problem, stage=stage, dead=True))
 
 
-def _asked(child: _Child, body: bytes) -> Told:
-    """The child's answer, or what became of it."""
-    try:
-        child.pipe.sendall(struct.pack("<I", len(body)) + body)
-    except OSError:
-        return Told(problem="the scheduler's process ended between two scripts", stage="adapter", dead=True)
-    answer = receive(child.pipe)
-    if answer is None:
-        return Told(problem="the scheduler's process ended", stage="adapter", dead=True)
-    told = msgspec.msgpack.decode(answer, type=Told)
-    if told.trace or told.problem:
-        return told
-    header = msgspec.msgpack.decode(body, type=play.Play).header
-    died = events.Died(error=told.stage, message=f"the script's process used {CPU_SECONDS:g} s of CPU, or crashed")
-    return Told(trace=events.line(header) + events.line(died))
-
-
-def _child(pipe: socket.socket) -> None:
-    """Build the first script's scheduler; from then on every player is a fork of it, so that a new one after a death
-    costs no start."""
+def _configured(requests: socket.socket, note: bytes) -> None:
+    """Build one configuration's scheduler; every player is a fork of it."""
     from ropecheck.adapters.sglang import mends
-    from ropecheck.adapters.sglang.scheduler.player import OwnFault, Player
+    from ropecheck.adapters.sglang.scheduler.player import Player
 
-    body = receive(pipe)
-    if body is None:
-        return
-    server = msgspec.msgpack.decode(body, type=play.Play).server
+    server = msgspec.msgpack.decode(note, type=play.Server)
     os.environ.update(server.environment)
+    told_of: dict[str, bool] = {}
     try:
         faults.install()
         mends.install()
         told_of = dict.fromkeys(entered.watch(), False)
         player = Player(build.build(server))
     except build.NotOffered as error:
-        send(pipe, Told(problem=str(error), stage="not offered", dead=True))
-        return
+        problem, stage = str(error), "not offered"
     except Exception as error:
-        problem = f"the scheduler does not start: {type(error).__name__}: {error}"
-        send(pipe, Told(problem=problem[:400], stage="adapter", dead=True))
-        return
+        problem, stage = f"the scheduler does not start: {type(error).__name__}: {error}"[:400], "adapter"
+    else:
+        problem = stage = ""
     gc.collect()
     gc.freeze()
-    while body is not None:
-        pid = os.fork()
-        if pid:
-            _, status = os.waitpid(pid, 0)
-            if os.WIFSIGNALED(status):  # a player stops its clock before it answers: this script has no answer
-                name = signal.Signals(os.WTERMSIG(status)).name
-                send(pipe, Told(stage="Hang" if name == "SIGPROF" else f"Crash ({name})"))
-            body = receive(pipe)
-            continue
-        while body is not None:
-            signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+
+    def plays(_: bytes, pipes: list[int]) -> None:
+        if problem:
+            _refuse(pipes, problem, stage)
+        else:
+            _plays(pipes, player, told_of)
+
+    forking.serve(requests, plays)
+
+
+def _plays(pipes: list[int], player: Any, told_of: dict[str, bool]) -> None:
+    """One script after another, until one leaves the player unclean."""
+    from ropecheck.adapters.sglang.scheduler.player import OwnFault
+
+    with socket.socket(fileno=pipes[0]) as pipe:
+        while not player.dead and (body := receive(pipe)) is not None:
             script = msgspec.msgpack.decode(body, type=play.Play)
+            signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)  # it ends the process
             try:
                 trace = player.play(script)
-                told = Told(trace=trace, functions=told_of | dict.fromkeys(entered.fresh(), True))
+                told = Told(trace=trace, functions=told_of | dict.fromkeys(entered.fresh(), True), dead=player.dead)
                 told_of = {}
             except OwnFault as fault:
-                told, player.dead = Told(problem=str(fault), stage="adapter"), True
+                player.dead = True
+                told = Told(problem=str(fault), stage="adapter", dead=True)
+            except build.NotOffered as lacking:
+                told = Told(problem=str(lacking), stage="not offered")
             signal.setitimer(signal.ITIMER_PROF, 0)
             send(pipe, told)
-            if player.dead:
-                break
-            body = receive(pipe)
-        os._exit(0)
 
 
 def main() -> None:
-    """The life of a host that was started afresh; its only argument is the number of its end of the pipe."""
+    """The life of a process that was started afresh; its only argument is the number of its end of the socket."""
     boot.prepare_environment("cpu")
     boot.silence()
     absent_packages.install()
-    _host(socket.socket(fileno=int(sys.argv[1])))
+    _imports(socket.socket(fileno=int(sys.argv[1])))
     os._exit(0)  # an orderly end of all that was imported takes seconds
 
 

@@ -1,4 +1,4 @@
-"""The worker's side of the scheduler's processes: forked at its start, asked by a `Play` step.
+"""The worker's side of the scheduler's processes, asked by a `Play` step.
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
@@ -21,6 +21,11 @@ def fork() -> None:
     """Fork the process that will start schedulers: after the imports, before anything is published or patched."""
     if hasattr(os, "fork") and not _HOSTS:
         _HOSTS.append(Hosts())
+
+
+def descriptors() -> tuple[int, ...]:
+    """What a fork of this process must keep to be able to play."""
+    return tuple(one.descriptor for one in _HOSTS)
 
 
 def play(step: protocol.Play) -> protocol.Result:
