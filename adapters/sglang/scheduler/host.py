@@ -1,10 +1,10 @@
 """Processes for schedulers, forked (`forking`): one that has imported what schedulers need, from it one per
 configuration that has built the scheduler, and from that the players, one per worker.
 
-The first is forked before the worker's process publishes a configuration of its own; who is not sure that its process is
-as good as new (Triton decides at its import whether it is interpreted) starts it afresh:
-`python -m ropecheck.adapters.sglang.scheduler.host FD`. A player that dies, hangs or is no longer clean is replaced with
-the next script, which costs no start.
+The first is forked before the worker's process publishes a configuration of its own; who is not sure that its process
+is as good as new (Triton decides at its import whether it is interpreted) starts it afresh:
+`python -m ropecheck.adapters.sglang.scheduler.host FD`. A player that dies, hangs or is no longer clean is replaced
+with the next script, which costs no start.
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
