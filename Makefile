@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export VENV
 
-.PHONY: run test setup clean
+.PHONY: run test fast docs setup clean
 
 run: setup
 	$(BIN)/ropecheck run
@@ -15,6 +15,15 @@ test: setup
 	$(BIN)/lint-imports
 	@requirements/browser.sh
 	$(BIN)/pytest -n 2 --dist loadgroup  # a group shares what is slow to start
+
+# The loop while you write: nothing of it starts an engine.
+fast: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pytest -x tests/core/test_spec.py tests/conformance/test_explain.py tests/families/test_spec.py tests/book/test_formulas.py
+
+docs: setup
+	$(BIN)/ropecheck docs build
 
 setup:
 	@requirements/setup.sh

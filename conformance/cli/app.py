@@ -18,6 +18,7 @@ from ropecheck.conformance.cli import bundle as cli_bundle
 from ropecheck.conformance.cli import campaign as cli_campaign
 from ropecheck.conformance.cli import check as cli_check
 from ropecheck.conformance.cli import corpus as cli_corpus
+from ropecheck.conformance.cli import docs as cli_docs
 from ropecheck.conformance.cli import export as cli_export
 from ropecheck.conformance.cli import known as cli_known
 from ropecheck.conformance.cli import look as cli_look
@@ -93,6 +94,7 @@ app.add_typer(cli_trace.app, name="trace")
 app.add_typer(cli_look.list_app, name="list")
 app.add_typer(cli_report.app, name="report")
 app.add_typer(cli_corpus.app, name="corpus")
+app.add_typer(cli_docs.app, name="docs")
 app.command("explain")(cli_look.explain)
 app.command("doctor")(cli_look.doctor)
 cli_targets.mount(app)

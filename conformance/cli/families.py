@@ -1,4 +1,4 @@
-"""Which family is checked against which target: for `ropecheck list families` and the README's table."""
+"""Which family is checked against which target: for `ropecheck list families` and the table in docs/families.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ropecheck.conformance.families.case import NOT_COVERED, TARGETS, support_ta
 from ropecheck.conformance.known.differences import Difference, load
 
 BEGIN, END = "<!-- families:begin -->", "<!-- families:end -->"
-"""Between these two lines of README.md stands what `ropecheck list families --markdown` prints."""
+"""Between these two lines of docs/families.md stands what `ropecheck list families --markdown` prints."""
 
 NAMES = {"sglang": "SGLang", "transformers": "transformers"}
 
@@ -42,9 +42,9 @@ def markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
-def between_markers(readme: Path) -> str | None:
-    """The generated part of a README; None when its markers are missing."""
-    text = readme.read_text("utf-8")
+def between_markers(document: Path) -> str | None:
+    """The generated part of a document; None when its markers are missing."""
+    text = document.read_text("utf-8")
     if BEGIN not in text or END not in text:
         return None
     return text.partition(BEGIN)[2].partition(END)[0].strip("\n") + "\n"

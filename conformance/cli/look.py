@@ -55,7 +55,7 @@ def list_targets() -> None:
 
 @list_app.command("families")
 def list_families(
-    markdown: Annotated[bool, typer.Option("--markdown", help="As the table in README.md.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As the table in docs/families.md.")] = False,
 ) -> None:
     """Every model family, and which target's prompt tables are checked."""
     if markdown:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from ropecheck.adapters import events
 from ropecheck.conformance.cli.options import console
+from ropecheck.conformance.store.schema import schema_of
 from ropecheck.conformance.trace.check import check_files
 from ropecheck.conformance.trace.folder import summary, told
 
@@ -42,4 +41,4 @@ def check(
 @app.command()
 def schema() -> None:
     """Print the JSON schema of one event."""
-    print(json.dumps(msgspec.json.schema(events.Event), indent=2))
+    print(schema_of(events.Event, "trace", events.VERSION).decode(), end="")

@@ -85,7 +85,7 @@ def offered(family: str, target: str) -> str:
 
 
 def support_table() -> list[tuple[str, str, str, str]]:
-    """(family, source, status in SGLang, status in transformers) for `ropecheck list families` and the README."""
+    """(family, source, status in SGLang, status in transformers) for `ropecheck list families` and docs/families.md."""
     return [
         (name, family.source, offered(name, "sglang"), offered(name, "transformers"))
         for name, family in FAMILIES.items()

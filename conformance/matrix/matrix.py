@@ -28,7 +28,7 @@ from ropecheck.conformance.versions import is_version
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("adapters", "conformance", "reference", "spec")
-SILENT = ("adopt", "bundle", "cli", "report", "vectors", "matrix/bisect.py", "matrix/render.py")
+SILENT = ("adopt", "book", "bundle", "cli", "report", "vectors", "matrix/bisect.py", "matrix/render.py")
 """Folders and files of `conformance` that show results or have nothing to do with a run: they change no column."""
 
 

@@ -16,6 +16,7 @@ from ropecheck.conformance.judge.outcome import TableView
 from ropecheck.conformance.results import part
 from ropecheck.conformance.run.events import Event, Finding, RunEnded, Summary
 from ropecheck.conformance.store.files import REPORTS, pretty, write_atomic
+from ropecheck.conformance.store.schema import schema_of
 
 SCHEMA: Literal[5] = 5
 """Raised with every change that a reader could notice."""
@@ -234,7 +235,7 @@ def listener(path: Path, event: Event) -> None:
 
 def schema() -> bytes:
     """The JSON schema of report.json."""
-    return pretty(msgspec.json.schema(Report))
+    return schema_of(Report, "report", SCHEMA)
 
 
 if __name__ == "__main__":

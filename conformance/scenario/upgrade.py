@@ -12,6 +12,9 @@ from ropecheck.conformance.scenario.operations import Build
 
 Raw = Mapping[str, Any]
 
+FORMAT = 2
+"""Number of today's format of scenario files."""
+
 
 def upgraded(raw: Any) -> Any:
     """A scenario as JSON values, its operations in today's format; what is no operation of the first is left alone.

@@ -67,6 +67,8 @@ class Bug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     witness: str = ""
     """Name of a chosen scenario or prompt-table case, or of a file in `data/history`."""
     shows: Shown | None = None
+    why: str = ""
+    """How the wrong table came about, and what follows instead: for readers who have not seen the change."""
     missed: str = ""
     """Why no scenario of this suite can catch it."""
 

@@ -1,0 +1,101 @@
+"""What the book is made from: read once, handed to every page."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from ropecheck.conformance.book.matrix import Matrix
+from ropecheck.conformance.book.matrix import read as read_matrix
+from ropecheck.conformance.book.words import Words
+from ropecheck.conformance.cards.shapes import SHAPES, STARTS
+from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.known import differences, failures
+from ropecheck.conformance.known.differences import Difference
+from ropecheck.conformance.known.failures import Known
+from ropecheck.conformance.selftest.history_score import Bug
+from ropecheck.conformance.selftest.history_score import load as past_bugs
+from ropecheck.spec.families import FAMILIES
+from ropecheck.spec.modes import all_modes
+from ropecheck.spec.modes.declaration import Mode
+from ropecheck.spec.rules import Rule, all_rules
+
+BASELINES = Path(__file__).resolve().parents[1] / "data" / "baseline"
+
+ROOT = Path(__file__).resolve().parents[2]
+"""The checkout, or the folder that holds the installed package."""
+
+
+def slug(name: str) -> str:
+    """A name as a file name."""
+    return re.sub(r"[^\w.-]+", "-", name).strip("-").lower()
+
+
+@dataclass(frozen=True)
+class Book:
+    """Everything. root: the checkout whose guides are read."""
+
+    root: Path
+    rules: Mapping[str, Rule] = field(default_factory=all_rules)
+    modes: Mapping[str, Mode] = field(default_factory=all_modes)
+    known: tuple[Known, ...] = field(default_factory=failures.load)
+    differences: tuple[Difference, ...] = field(default_factory=differences.load)
+    bugs: tuple[Bug, ...] = field(default_factory=past_bugs)
+
+    @cached_property
+    def matrices(self) -> tuple[Matrix, ...]:
+        """The committed matrices."""
+        return tuple(read_matrix(self.root / "docs" / name) for name in ("matrix.md", "matrix-families.md"))
+
+    @cached_property
+    def reached(self) -> dict[str, set[str]]:
+        """Rule -> modes and topics in which a whole run on the default engine asks it, from the committed baseline."""
+        found: dict[str, set[str]] = {}
+        for file in sorted(BASELINES.glob("*.json")):
+            for rules in json.loads(file.read_text("utf-8"))["phases"].values():
+                for rule, modes in rules.items():
+                    found.setdefault(rule, set()).update(modes)
+        return found
+
+    def asked(self, mode: str) -> list[str]:
+        """The rules that a run asks of a mode, in their order."""
+        return [rule for rule in self.rules if mode in self.reached.get(rule, ())]
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """What is linked where it stands in backticks -> its page."""
+        found = {f"{shape}": f"shapes/{slug(shape)}.html" for shape in (*SHAPES, *STARTS)}
+        found |= {shape.strip(): path for shape, path in found.items()}
+        found |= {name: f"families/{name}.html" for name in FAMILIES}
+        found |= {name: f"modes/{name}.html" for name in self.modes}
+        found |= {rule: f"rules/{rule}.html" for rule in self.rules}
+        found |= {known.path.stem: self.finding(known) for known in self.known}
+        found |= {known.witness.id: self.finding(known) for known in self.known}
+        return found
+
+    def words(self, page: str) -> Words:
+        """How a page writes."""
+        return Words(page, self.names)
+
+    @staticmethod
+    def finding(known: Known) -> str:
+        """The page of a known failure."""
+        return f"findings/{slug(known.path.stem)}.html"
+
+
+def shape_page(signature: str) -> str:
+    """The page that explains a signature; "" where none does."""
+    if signature in SHAPES:
+        return f"shapes/{slug(signature)}.html"
+    return next((f"shapes/{slug(start)}.html" for start in STARTS if signature.startswith(start)), "")
+
+
+def opened(root: Path) -> Book:
+    """The book of a checkout. Raises UsageError where there is none: the guides are not in an installed package."""
+    if not (root / "docs" / "modes.md").is_file():
+        raise UsageError(f"{root}: no checkout of ropecheck; the guides are its docs/ (--source DIR)")
+    return Book(root)

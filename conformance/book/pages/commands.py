@@ -1,0 +1,63 @@
+"""The command line: every verb with its options, as `--help` has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import typer
+
+from ropecheck.conformance.book.contents import Book
+from ropecheck.conformance.book.pages.parts import rendered
+from ropecheck.conformance.book.site import Page
+
+
+class Option(msgspec.Struct, frozen=True):
+    """An option or an argument. names: "--out", or the argument's metavar."""
+
+    names: str
+    says: str
+    default: str
+
+
+class Verb(msgspec.Struct, frozen=True):
+    """One command. name: the whole of it, "known add"."""
+
+    name: str
+    says: str
+    arguments: tuple[str, ...]
+    options: tuple[Option, ...]
+
+
+def pages(book: Book) -> Iterator[Page]:
+    """The one page."""
+    from ropecheck.conformance.cli.app import app  # it imports this, to build the book
+
+    shown = list(verbs(typer.main.get_command(app)))
+    path = "commands.html"
+    body = rendered("commands.html.jinja", book, path, verbs=shown)
+    words = " ".join(f"{verb.name} {' '.join(option.names for option in verb.options)}" for verb in shown)
+    yield Page(path=path, title="Command line", body=body, says="Every verb and its options.", words=words)
+
+
+def verbs(command: Any, name: str = "") -> Iterator[Verb]:
+    """The leaves of a tree of commands, in its order."""
+    if children := getattr(command, "commands", None):
+        for child, one in children.items():
+            yield from verbs(one, f"{name} {child}".strip())
+        return
+    arguments, options = [], []
+    for one in command.params:
+        if one.name == "help":
+            continue
+        if one.param_type_name == "argument":
+            shown = (
+                one.make_metavar(typer.Context(command)) if callable(getattr(one, "make_metavar", None)) else one.name
+            )
+            arguments.append(shown)
+            options.append(Option(shown, getattr(one, "help", "") or "", ""))
+        else:
+            default = "" if one.default in (None, "", False) or callable(one.default) else str(one.default)
+            options.append(Option(", ".join([*one.opts, *one.secondary_opts]), getattr(one, "help", "") or "", default))
+    yield Verb(name, " ".join((command.help or "").split()), tuple(arguments), tuple(options))

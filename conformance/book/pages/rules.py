@@ -1,0 +1,222 @@
+"""A page per rule."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+from markupsafe import Markup
+
+from ropecheck.conformance import figures
+from ropecheck.conformance.book import source
+from ropecheck.conformance.book.contents import Book
+from ropecheck.conformance.book.examples import load, shown
+from ropecheck.conformance.book.formula import of_function
+from ropecheck.conformance.book.pages.parts import index, rendered, state
+from ropecheck.conformance.book.predicates import predicate_of
+from ropecheck.conformance.book.site import Page
+from ropecheck.conformance.book.words import block
+from ropecheck.conformance.book.worked import moments
+from ropecheck.conformance.families.case import TARGETS, Case, expected
+from ropecheck.conformance.families.cases import all_cases
+from ropecheck.conformance.families.files import described
+from ropecheck.conformance.judge.outcome import TableView
+from ropecheck.conformance.prove.theorems import OUT_OF_REACH, THEOREMS
+from ropecheck.conformance.scripts.chosen import all_scripts
+from ropecheck.conformance.scripts.script import told
+from ropecheck.conformance.selftest.mutant_score import ELSEWHERE
+from ropecheck.conformance.selftest.mutants import MUTANTS
+from ropecheck.spec.rules import Labelled, Rule
+
+TOPICS = {
+    "table": "The two tables of a forward",
+    "padding": "Wider buffers",
+    "laws": "Laws: two routes to one token",
+    "request": "What a request holds",
+    "session": "Turns of a session",
+    "retraction": "Retraction",
+    "ownership": "Whose state is whose",
+    "freshness": "What is derived must be fresh",
+    "cost": "Copies and waits",
+    "families": "Prompt tables of model families",
+    "rotary": "The reader of the table",
+    "schedule": "Between forwards",
+    "prefix": "The prefix cache",
+}
+"""First word of a rule's id -> what such rules are about."""
+
+TABLE_LAWS = {
+    "table.inside_table": ("laws.chunked_prefill_is_one_prefill", "laws.extend_composes", "laws.one_token_one_column"),
+    "table.past_table": ("laws.verify_chain_is_decodes", "laws.draft_step_is_a_decode", "laws.one_token_one_column"),
+    "table.text_only": ("laws.text_rows_are_the_index",),
+    "session.table": ("laws.append_is_a_fresh_request", "laws.branch_is_its_own_history"),
+    "retraction.table": ("laws.retract_and_resume",),
+}
+"""Rules of values -> laws that see the same mistake by comparing two routes."""
+
+
+def pages(book: Book) -> Iterator[Page]:
+    """The index by topic, then every rule."""
+    topics = dict.fromkeys([*TOPICS, *(rule.topic for rule in book.rules.values())])
+    groups = [
+        (
+            TOPICS.get(topic, topic),
+            [(rule.id, f"rules/{rule.id}.html", rule.must) for rule in book.rules.values() if rule.topic == topic],
+        )
+        for topic in topics
+    ]
+    lead = (
+        "A rule is one sentence with the word must, and one function that decides. The function judges a view: what an "
+        "engine answered, laid beside what the history says. What a report names is what ran."
+    )
+    yield index(book, "rules", "Rules", lead, [], [group for group in groups if group[1]])
+    for rule in book.rules.values():
+        yield page(book, rule)
+
+
+def page(book: Book, rule: Rule) -> Page:
+    """One rule."""
+    path = f"rules/{rule.id}.html"
+    predicate = predicate_of(rule)
+    faults = [
+        (MUTANTS[name], signature) for name, signature in load().faults.get(rule.id, {}).items() if name in MUTANTS
+    ]
+    own = rule.view is not Labelled
+    body = rendered(
+        "rule.html.jinja",
+        book,
+        path,
+        rule=rule,
+        formula=Markup("") if predicate is None else of_function(predicate),
+        legend=legend(predicate, rule.view) if own and predicate is not None else [],
+        view=rule.view.__name__ if own else "",
+        view_says=" ".join((rule.view.__doc__ or "").split()) if own else "",
+        when=condition(rule),
+        asked=[mode for mode in sorted(book.reached.get(rule.id, ())) if mode in book.modes],
+        example=example(book, rule, path),
+        code=source.with_helpers(rule.check),
+        block=block,
+        proved=proved(rule),
+        laws=TABLE_LAWS.get(rule.id, ()),
+        faults=faults,
+        no_faults=no_faults(rule),
+        state=state(book, path, rule=rule.id),
+        differences=[one for one in book.differences if rule.id in one.rules],
+        past=[bug for bug in book.bugs if bug.rule == rule.id],
+    )
+    words = " ".join([rule.note, *rule.bugs, *(fault.name for fault, _ in faults)])
+    return Page(path=path, title=rule.id, body=body, says=rule.must, words=words)
+
+
+def proved(rule: Rule) -> str:
+    """What z3 says of it."""
+    if rule.id in THEOREMS:
+        limits = THEOREMS[rule.id].limits
+        end = f" Limits: {limits}." if limits else ""
+        return f"For all sizes, on the specification's own functions, by z3: `ropecheck prove {rule.id}`.{end}"
+    if rule.id in OUT_OF_REACH:
+        return f"Not by z3: {OUT_OF_REACH[rule.id]}."
+    return "No theorem: it speaks of what an engine does, not of the specification's functions."
+
+
+def no_faults(rule: Rule) -> str:
+    """Why no planted fault is named."""
+    if rule.id.startswith(ELSEWHERE):
+        return "Its faults are planted by the tests of its own phase, in an engine's or a builder's answers."
+    if "cpu" not in rule.devices:
+        return "It is seen on a device alone, where the device score plants its fault."
+    return "None of the catalogue; tests put nonsense in the place of its body instead."
+
+
+def condition(rule: Rule) -> str:
+    """The rule's `when`, as it is written."""
+    if rule.when is None:
+        return ""
+    for node in ast.walk(ast.parse(source.of(rule.check).code)):
+        if isinstance(node, ast.keyword) and node.arg == "when":
+            return ast.unparse(node.value.body if isinstance(node.value, ast.Lambda) else node.value)
+    return "it is of this law" if rule.topic == "laws" else ""
+
+
+def legend(predicate: Callable[..., Any], view: type[Any]) -> list[tuple[str, str]]:
+    """The view's fields that the formula names, and what the view says of them."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(predicate))).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    root = tree.args.args[0].arg
+    used = [
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == root
+    ]
+    says = field_docs(view)
+    return [(name, says[name]) for name in dict.fromkeys(used) if says.get(name)]
+
+
+def field_docs(view: Any) -> dict[str, str]:
+    """The strings under a class's fields, and its properties' docstrings."""
+    body = ast.parse(source.of(view).code).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found: dict[str, str] = {}
+    for one, after in zip(body.body, [*body.body[1:], None], strict=True):
+        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
+            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                found[one.target.id] = " ".join(str(after.value.value).split())
+        elif isinstance(one, ast.FunctionDef):
+            found[one.name] = " ".join((ast.get_docstring(one) or "").split())
+    return found
+
+
+def example(book: Book, rule: Rule, page: str) -> Markup:
+    """The rule broken by a planted fault; or, for rules of other phases, the case or script that is there for it."""
+    kept = load().examples.get(rule.id)
+    failure = None if kept is None else shown(kept)
+    if kept is not None and failure is not None:
+        first = failure.difference
+        return rendered(
+            "example.html.jinja",
+            book,
+            page,
+            lead="The smallest scenario found in which a planted fault breaks it, expected over observed.",
+            fault=MUTANTS[kept.fault],
+            failure=failure,
+            tables=figures.tables(
+                view_drawn(failure.expected),
+                view_drawn(failure.observed),
+                caption=failure.label or "the tables",
+                focus=None if first is None else first.column,
+            ),
+            timeline=figures.timeline(moments(kept.scenario, failure.step)),
+        )
+    if case := next((one for one in _cases() if one.rule == rule.id and not one.torn), None):
+        right = expected(case)
+        rows = dict(zip(("t", "h", "w", "x"), (tuple(row.tolist()) for row in right.tables[0]), strict=False))
+        lead = (
+            f"A prompt that is there for this rule, {case.name}: {described(case)}. Its table, delta {right.deltas[0]}:"
+        )
+        table = figures.tables(figures.Tables(rows=rows), None, caption=case.name)
+        return rendered(
+            "example.html.jinja", book, page, lead=lead, fault=None, failure=None, tables=table, timeline=""
+        )
+    if rule.topic == "schedule":
+        script = min(all_scripts(), key=lambda one: len(one.actions))
+        lead = f"Asked of every forward of every client's script. The shortest one, {script.name}: {told(script)}"
+        return rendered("example.html.jinja", book, page, lead=lead, fault=None, failure=None, tables="", timeline="")
+    return Markup("<p>{}</p>").format("No table shows it: read the code below.")
+
+
+def view_drawn(view: TableView | None) -> figures.Tables | None:
+    """A report's table as the figures take it."""
+    if view is None:
+        return None
+    rows: dict[str, tuple[int | None, ...]] = {"1d": view.positions} if view.positions else {}
+    rows |= dict(zip(view.axes or ("t", "h", "w", "x"), view.rows or (), strict=False))
+    return figures.Tables(rows=rows, requests=view.requests)
+
+
+@cache
+def _cases() -> list[Case]:
+    return [case for target in TARGETS for case in all_cases(target, count=0)]

@@ -1,0 +1,70 @@
+"""Source of the specification for its pages: a function as it stands in its file, with the helpers that it calls."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import textwrap
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import msgspec
+
+MOST = 6
+"""Helpers shown under a rule."""
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A piece of source. place: "spec/column_rules.py:210"."""
+
+    name: str
+    place: str
+    code: str
+
+
+@cache
+def of(function: Callable[..., Any]) -> Shown:
+    """A function or class, decorators and all."""
+    lines, first = inspect.getsourcelines(function)
+    module = inspect.getmodule(function)
+    assert module is not None
+    path = module.__name__.removeprefix("ropecheck.").replace(".", "/") + ".py"
+    return Shown(function.__name__, f"{path}:{max(first, 1)}", textwrap.dedent("".join(lines)))
+
+
+@cache
+def of_module(name: str) -> Shown:
+    """A whole module."""
+    module = importlib.import_module(name)
+    return Shown(name, name.removeprefix("ropecheck.").replace(".", "/") + ".py", inspect.getsource(module))
+
+
+def with_helpers(function: Callable[..., Any]) -> list[Shown]:
+    """The function, then the specification's own functions that it calls, outer ones first."""
+    found: dict[str, Shown] = {}
+    waiting = [function]
+    while waiting and len(found) <= MOST:
+        one = waiting.pop(0)
+        key = f"{one.__module__}:{one.__qualname__}"
+        if key in found:
+            continue
+        found[key] = of(one)
+        waiting += _called(one)
+    return list(found.values())
+
+
+def _called(function: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """The specification's functions that are named in the body, in order."""
+    module = inspect.getmodule(function)
+    names = [node.id for node in ast.walk(ast.parse(of(function).code)) if isinstance(node, ast.Name)]
+    values = [getattr(module, name, None) for name in dict.fromkeys(names)]
+    return [
+        value
+        for value in values
+        if inspect.isfunction(value)
+        and value.__module__.startswith("ropecheck.spec")
+        and value is not function
+        and value.__module__ != "ropecheck.spec.rules"
+    ]

@@ -1,0 +1,19 @@
+"""The book, built once for all tests of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ropecheck.conformance.book.build import Built, build
+from tests.report.conftest import browser
+
+__all__ = ["browser"]
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Built]:
+    """The folder, and what the build says of it."""
+    folder = tmp_path_factory.mktemp("site")
+    return folder, build(folder)

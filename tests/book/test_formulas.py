@@ -1,0 +1,107 @@
+"""A rule's formula says what its body decides, on every view that chosen scenarios make of right and of wrong answers,
+and on drawn ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markupsafe import Markup
+
+from ropecheck.conformance.book.examples import load, run
+from ropecheck.conformance.book.formula import of_function, tokens_formula
+from ropecheck.conformance.book.predicates import PREDICATES, predicate_of
+from ropecheck.conformance.judge import ask as asking
+from ropecheck.conformance.judge.tally import Tally
+from ropecheck.conformance.selftest.mutants import MUTANTS
+from ropecheck.spec import scheduling
+from ropecheck.spec.modes import all_modes
+from ropecheck.spec.rules import Labelled, all_rules, rules_of
+
+DECODE = st.just("decode")
+STATES = ("live", "unknown", "gone")
+
+DRAWN = {
+    scheduling.Window: st.builds(
+        scheduling.Window,
+        mode=st.just("extend"),
+        start=st.integers(-1, 6),
+        count=st.integers(0, 4),
+        computed=st.integers(0, 6),
+        total=st.integers(0, 8),
+        free=st.booleans(),
+    ),
+    scheduling.Newest: st.builds(
+        scheduling.Newest, mode=st.just("decode"), computed=st.integers(0, 4), total=st.integers(0, 4)
+    ),
+    scheduling.Member: st.builds(
+        scheduling.Member, mode=st.just("decode"), req=st.just("a"), state=st.sampled_from(["live", "unknown", "gone"])
+    ),
+    scheduling.Counted: st.builds(
+        scheduling.Counted, mode=st.just("decode"), seq_len=st.integers(0, 3), right=st.integers(0, 3)
+    ),
+    scheduling.Reply: st.builds(
+        scheduling.Reply,
+        got=st.lists(st.integers(0, 1), max_size=3).map(tuple),
+        before=st.integers(0, 3),
+        answered=st.lists(st.integers(0, 1), max_size=5).map(tuple),
+        limit=st.integers(0, 5),
+    ),
+    scheduling.AtRest: st.builds(
+        scheduling.AtRest,
+        retained=st.sampled_from([(), ("a",)]),
+        leak=st.sampled_from(["", "a page"]),
+        unanswered=st.sampled_from([(), ("b",)]),
+    ),
+}
+
+
+@given(st.one_of(*DRAWN.values()))
+@settings(max_examples=400, deadline=None)
+def test_on_drawn_views(view: object) -> None:
+    for rule in rules_of(type(view)):
+        assert bool(PREDICATES[rule.id](view)) == (rule.check(view) is None), (rule.id, view)
+
+
+def test_on_views_of_answers_with_planted_faults(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: Counter[tuple[str, bool]] = Counter()
+    inner = asking.ask
+
+    def ask(tally: Tally, mode: str, view: object) -> object:
+        for rule in rules_of(type(view)):
+            if (rule.when is None or rule.when(view)) and (predicate := predicate_of(rule)) is not None:
+                kept = rule.check(view) is None
+                assert bool(predicate(view)) == kept, (rule.id, view)
+                seen[rule.id, kept] += 1
+        return inner(tally, mode, view)
+
+    for module in _modules_that_ask():
+        monkeypatch.setattr(module, "ask", ask)
+    for example in load().examples.values():
+        run(MUTANTS[example.fault], example.scenario)
+    both = {rule for rule, kept in seen if not kept} & {rule for rule, kept in seen if kept}
+    assert len(both) > 35, sorted(both)
+
+
+def _modules_that_ask() -> Iterator[object]:
+    from ropecheck.conformance.judge import laws, states, tables, verdict
+
+    yield from (one for one in (laws, states, tables, verdict) if hasattr(one, "ask"))
+
+
+def test_every_rule_with_a_view_has_a_formula() -> None:
+    without = {rule.id for rule in all_rules().values() if rule.view is not Labelled and not _drawn(rule.id)}
+    assert without == {"schedule.survives"}, "nothing keeps it: a view of it is made when the loop has ended"
+
+
+def _drawn(rule: str) -> Markup:
+    predicate = predicate_of(all_rules()[rule])
+    return Markup("") if predicate is None else of_function(predicate)
+
+
+def test_every_mode_of_one_expression_has_a_formula() -> None:
+    without = {mode.name for mode in all_modes().values() if not tokens_formula(mode)}
+    assert without == {"idle", *(mode.name for mode in all_modes().values() if mode.composite)}
