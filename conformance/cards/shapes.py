@@ -165,6 +165,12 @@ SHAPES: dict[str, Shape] = {
     "text token changed": Shape(says="padding the media changed a text token"),
     "accepted": Shape(says="a turn that must be refused was taken"),
     "refused": Shape(says="a turn that must be taken was refused"),
+    "aborted": Shape(says="a request that nobody aborted is aborted"),
+    "taken up again": Shape(says="a request that had to be refused is no longer marked so"),
+    "another prefix_len": Shape(says="the request counts another number of cached tokens than the cache holds of it"),
+    "another pad value": Shape(
+        says="a placeholder token holds another pad value than before: the prefix cache knows the request by it"
+    ),
     "too few forwards": Shape(says="the draft loop ran fewer forwards than it has steps"),
     "too many forwards": Shape(says="the draft loop ran more forwards than it has steps"),
     "two routes, two columns": Shape(
