@@ -34,14 +34,15 @@ def start() -> None:
     hook.install(_imported)
 
 
-def environment(folder: Path, mode: str = "log") -> dict[str, str]:
-    """What a child process is given so that it records, and its children."""
+def environment(folder: Path, mode: str = "log", path: str | None = None) -> dict[str, str]:
+    """What a child is given so that it and its children record. path: its PYTHONPATH; None: this process's."""
     import ropecheck.adapters
 
     root = Path(__file__).resolve().parents[1]
     site = Path(ropecheck.adapters.__path__[0]) / "sglang" / "recorder" / "site"
-    path = [str(site), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), str(root)]
-    return {FOLDER: str(folder.resolve()), MODE: mode, "PYTHONPATH": os.pathsep.join(dict.fromkeys(path))}
+    given = os.environ.get("PYTHONPATH", "") if path is None else path
+    parts = [str(site), *filter(None, given.split(os.pathsep)), str(root)]
+    return {FOLDER: str(folder.resolve()), MODE: mode, "PYTHONPATH": os.pathsep.join(dict.fromkeys(parts))}
 
 
 def _imported(module: ModuleType) -> None:

@@ -54,6 +54,8 @@ def sharpen(torch: Any, model: Any) -> None:
             gain = 4.0 if any(part in name for part in ("q_proj", "k_proj")) else 1.0
             std = 1.0 if "embed_tokens" in name else gain / weight[0].numel() ** 0.5
             weight.normal_(0.0, std)
+            if name.startswith("lm_head"):  # it never says a special token: answers may stand in any prompt
+                weight[sorted([words.PAD, words.START, words.STOP, *words.SPECIAL.values()])] = 0.0
 
 
 def qwen2_5_vl(folder: Path, tokenizer: Any) -> Any:

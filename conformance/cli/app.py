@@ -21,6 +21,7 @@ from ropecheck.conformance.cli import corpus as cli_corpus
 from ropecheck.conformance.cli import docs as cli_docs
 from ropecheck.conformance.cli import export as cli_export
 from ropecheck.conformance.cli import known as cli_known
+from ropecheck.conformance.cli import live as cli_live
 from ropecheck.conformance.cli import look as cli_look
 from ropecheck.conformance.cli import prove as cli_prove
 from ropecheck.conformance.cli import record as cli_record
@@ -104,6 +105,7 @@ app.command("campaign")(cli_campaign.campaign)
 app.command("export")(cli_export.export)
 app.command("prove")(cli_prove.prove)
 app.command("record")(cli_record.record)
+app.command("live")(cli_live.live)
 
 
 @app.command()

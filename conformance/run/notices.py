@@ -150,8 +150,8 @@ def _needs(rule: Rule) -> str:
     """What a phase that checks the rule needs of a target."""
     if rule.id == "families.route_layout" or rule.topic == "prefix":
         return "routes"
-    if rule.topic == "schedule":
-        return "scheduler"
+    if rule.topic in ("schedule", "live"):
+        return {"schedule": "scheduler", "live": "live"}[rule.topic]
     return "prompt_tables" if rule.topic == "families" else "forwards"
 
 

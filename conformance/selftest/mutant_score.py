@@ -23,7 +23,7 @@ from ropecheck.spec.rules import all_rules
 SMALLEST_BOUND = "small"
 """The bound whose scenarios alone are tried on every fault."""
 
-ELSEWHERE = ("families.", "prefix.", "schedule.")
+ELSEWHERE = ("families.", "live.", "prefix.", "schedule.")
 """Rules that their own phase's tests plant faults for."""
 
 

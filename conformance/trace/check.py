@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,8 @@ from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.trace.judge import BadTrace, Judge
 
+Kind = Callable[[Failure], tuple[str, ...]]
+
 _decoder = msgspec.json.Decoder(events.Event)
 
 
@@ -22,25 +25,31 @@ class Checked:
     """What a trace came to."""
 
     judge: Judge
+    kind: Kind
+    """Failures of one kind are counted together."""
     failures: list[Failure] = field(default_factory=list)
-    """The first of each (rule, mode, signature)."""
-    counts: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    """The first of each kind."""
+    counts: dict[tuple[str, ...], int] = field(default_factory=dict)
     torn: bool = False
     """The last line was not complete: a recorder was ended while it wrote. Everything before it is judged."""
 
     def add(self, failure: Failure) -> None:
         """Count a failure and keep the first of its kind."""
-        if failure.key not in self.counts:
+        kind = self.kind(failure)
+        if kind not in self.counts:
             self.failures.append(failure)
-        self.counts[failure.key] = self.counts.get(failure.key, 0) + 1
+        self.counts[kind] = self.counts.get(kind, 0) + 1
 
 
-def check_lines(lines: Iterable[bytes], name: str = "trace", prefix: str = "") -> Checked:
+BY_KEY: Kind = attrgetter("key")
+
+
+def check_lines(lines: Iterable[bytes], name: str = "trace", prefix: str = "", kind: Kind = BY_KEY) -> Checked:
     """Judge NDJSON lines. prefix: see Judge.
 
     Raises UsageError naming the line that is not an event; a torn last line is normal.
     """
-    checked = Checked(Judge(prefix))
+    checked = Checked(Judge(prefix), kind)
     torn: str = ""
     for number, line in enumerate(lines, start=1):
         if torn:
@@ -72,9 +81,9 @@ def check_file(path: Path) -> Checked:
     return check_files((path,))
 
 
-def check_files(paths: Sequence[Path]) -> Checked:
+def check_files(paths: Sequence[Path], prefix: str = "", kind: Kind = BY_KEY) -> Checked:
     """Judge the parts of one stream, in order. Raises UsageError naming file and line."""
-    return check_lines(chain.from_iterable(map(_lines, paths)), str(paths[0]))
+    return check_lines(chain.from_iterable(map(_lines, paths)), str(paths[0]), prefix, kind)
 
 
 def _lines(path: Path) -> Iterator[bytes]:

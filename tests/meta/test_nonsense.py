@@ -19,6 +19,7 @@ from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.scenarios.chosen import costs
 from ropecheck.conformance.selftest.mutants import MUTANTS
 from ropecheck.conformance.selftest.mutants.generic import planted
+from ropecheck.spec.live import Replayed
 from ropecheck.spec.rules import Labelled, Violation, all_rules, replaced
 from ropecheck.spec.scheduling import AtRest, Counted, LoopEnd, Member, Newest, Reply, Window
 from tests.core.caught import CAUGHT
@@ -61,6 +62,10 @@ VIEWS: dict[str, tuple[object, object | None]] = {
         AtRest(retained=(), leak="", unanswered=()),
     ),
     "schedule.survives": (LoopEnd(error="KeyError in run", message="the loop ended"), None),
+    "live.same_answer": (
+        Replayed(got=(7, 8), right=(7, 9), margins=(1.0, 1.0), tolerance=0.01),
+        Replayed(got=(7, 8), right=(7, 8), margins=(1.0, 1.0), tolerance=0.01),
+    ),
 }
 """Rules on a scheduler's own steps: what a trace would have to show for the rule to find something, and what is right.
 Real schedulers with planted faults are in tests/scheduler; an engine's loop that goes on gives no view to be right."""

@@ -1,0 +1,289 @@
+"""One live run: start servers, let clients play, ask everything afresh, judge, report as any other run does."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from ropecheck.adapters import protocol
+from ropecheck.conformance.errors import GaveUp
+from ropecheck.conformance.judge.outcome import Outcome, Unrun
+from ropecheck.conformance.known import failures as known_list
+from ropecheck.conformance.live import verdict
+from ropecheck.conformance.live.client import PATIENCE, Answer, Client, Connection, Gone
+from ropecheck.conformance.live.media import Prompt
+from ropecheck.conformance.live.scripts import Group, groups
+from ropecheck.conformance.live.server import NotUp, Server, Start, toy
+from ropecheck.conformance.live.verdict import PREFIX, Played
+from ropecheck.conformance.run.events import Event, Header, Listener, PhaseStarted, RunEnded, RunStarted, ScenarioDone
+from ropecheck.conformance.run.events import Summary as RunSummary
+from ropecheck.conformance.run.tally import Tally
+from ropecheck.conformance.scripts.script import Script
+from ropecheck.conformance.scripts.servers import servers
+from ropecheck.conformance.store.files import claimed, clear_failures, clear_reports
+from ropecheck.conformance.targets.registry import Target
+from ropecheck.conformance.trace.check import Checked
+from ropecheck.conformance.trace.folder import streams
+from ropecheck.conformance.version import spec_hash, suite_version
+
+PATCH = {"qwen2_5_vl": 14, "qwen2_vl": 14, "qwen3_vl": 16}
+"""Pixels of a patch's side."""
+DEATHS = 4
+"""Servers of one configuration that may end by themselves before the rest of its scripts is left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a live run needs to know."""
+
+    target: Target
+    device: str
+    family: str
+    names: tuple[str, ...]
+    """Server configurations, of data/servers.toml."""
+    fresh: str
+    """The configuration that is asked afresh; "": each server itself, with a cache of its own for each prompt."""
+    long: bool
+    out: Path
+    known_folder: Path
+    start_seconds: float
+    via: str = "http"
+    """As `Start.via` says."""
+    say: Callable[[str], None] = field(default=lambda _: None)
+
+
+def run(settings: Settings, listeners: Iterable[Listener]) -> RunSummary:
+    """Do it. Raises GaveUp when the target cannot be asked who it is or no toy can be made."""
+    told = tuple(listeners)
+    out = settings.out
+    with claimed(out):
+        clear_reports(out)
+        clear_failures(out / "failures")
+        hello = who(settings)
+        entries = known_list.load(settings.known_folder)
+        header = Header(
+            suite=suite_version(),
+            spec=spec_hash(),
+            target=settings.target.name,
+            hello=hello,
+            device=settings.device,
+            seed=0,
+            workers=1,
+            phases=("live",),
+            shard="1/1",
+            out=out,
+            known_folder=settings.known_folder,
+            known=known_list.applying(entries, hello.target, hello.version, settings.device),
+        )
+        tally = Tally(header)
+        tally.summary.totals.workers = 1
+
+        def emit(event: Event) -> None:
+            for listener in told:
+                listener(event)
+
+        emit(RunStarted(header))
+        emit(PhaseStarted("live"))
+        began = time.monotonic()
+        shutil.rmtree(out / "servers", ignore_errors=True)
+        try:
+            model = toy(settings.target, settings.family, out / "toys")
+            for script, outcome in Live(settings, model).everything():
+                done = ScenarioDone("live", script, outcome)
+                tally.add(done)
+                emit(done)
+        except NotUp as error:
+            tally.summary.gave_up = str(error)
+        except KeyboardInterrupt:
+            tally.summary.interrupted = True
+        tally.summary.totals.seconds = time.monotonic() - began
+        tally.summary.sort()
+        emit(RunEnded(tally.summary))
+    return tally.summary
+
+
+class Live:
+    """The servers of one run."""
+
+    def __init__(self, settings: Settings, model: Path) -> None:
+        self.settings, self.model = settings, model
+        self.played: list[Played] = []
+        self._fresh: dict[tuple[Prompt, int], Answer] = {}
+        self._starts = 0
+
+    def everything(self) -> list[tuple[Script, Outcome]]:
+        """Every script's outcome."""
+        for name in self.settings.names:
+            self.play(name, groups(name, self.settings.family, self.settings.long))
+        trouble = self.ask_all() if self.settings.fresh else ""
+        found: list[tuple[Script, Outcome]] = []
+        for played in self.played:
+            paths = [path for parts in streams(played.folder).values() for path in parts]
+            checked = verdict.judge_streams(paths) if paths else None
+            found += verdict.outcomes(played, paths, checked)
+            for path in played.folder.glob("*.error.txt"):
+                trouble = trouble or f"the recorder failed: {path.read_text('utf-8').strip()}"
+            self.settings.say(f"{played.name}: {_told(checked)}")
+        if trouble and found:
+            script, outcome = found[0]
+            why = Unrun(stage="live", message=trouble)
+            found[0] = (script, msgspec.structs.replace(outcome, unrun=(*outcome.unrun, why)))
+        return found
+
+    # ------------------------------------------------------------ servers
+
+    def start(self, name: str) -> Server:
+        """A server of that configuration, up. Raises NotUp."""
+        settings = self.settings
+        self._starts += 1
+        arguments = dict(servers()[name].arguments)
+        if draft := servers()[name].draft:
+            arguments["speculative_draft_model_path"] = str(self.draft(draft))
+        server = Server(
+            Start(
+                target=settings.target,
+                device=settings.device,
+                model=self.model,
+                arguments=arguments,
+                environment=servers()[name].environment,
+                folder=settings.out / "servers",
+                via=settings.via,
+                name=f"{self._starts}-{name}",
+            )
+        )
+        try:
+            seconds = server.wait(settings.start_seconds)
+        except BaseException:
+            server.stop()
+            raise
+        settings.say(f"{name}: up after {seconds:.0f} s")
+        return server
+
+    def draft(self, name: str) -> Path:
+        """A draft model's checkpoint; "standalone" drafts with the toy itself, which is nearly always taken."""
+        return self.model if name == "standalone" else toy(self.settings.target, name, self.settings.out / "toys")
+
+    def play(self, name: str, waiting: list[Group]) -> None:
+        """Every group on servers of one configuration; a server that ends is replaced."""
+        deaths = 0
+        while waiting:
+            played = Played(server=name, name=name, folder=Path())
+            self.played.append(played)
+            try:
+                server = self.start(name)
+            except NotUp as error:
+                for group in waiting:
+                    played.leave_out(group.scripts, Unrun(stage="start", message=str(error)))
+                return
+            played.name, played.folder = server.start.name, server.streams
+            waiting = self._serve(server, played, waiting)
+            server.stop()
+            if played.died:
+                self.settings.say(f"{played.name}: ended in {played.died_in}: {played.died}")
+                deaths += 1
+            if deaths >= DEATHS:
+                for group in waiting:
+                    why = f"{deaths} servers have ended by themselves"
+                    played.leave_out(group.scripts, Unrun(stage="serve", message=why))
+                return
+
+    def _serve(self, server: Server, played: Played, waiting: list[Group]) -> list[Group]:
+        """Play until the server is gone; returns what is left to play."""
+        for at, group in enumerate(waiting):
+            clients = [Client(script, server.link, PATCH[script.family]) for script in group.scripts]
+            threads = [threading.Thread(target=client.play, daemon=True) for client in clients]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(2 * PATIENCE)
+            played.clients += clients
+            if not self._dead(server, clients):
+                continue
+            played.died, played.died_in = server.last_words(), group.scripts[0].id
+            rest = list(waiting[at + 1 :])
+            if len(group.scripts) > 1:  # who did it comes out when each plays alone
+                del played.clients[-len(clients) :]
+                return [*(Group((script,)) for script in group.scripts), *rest]
+            return rest
+        if not self.settings.fresh:
+            try:
+                self.ask_afresh(server.link, played)
+            except Gone as error:
+                played.died, played.died_in = f"asked afresh: {error}; {server.last_words()}", played.first
+        return []
+
+    @staticmethod
+    def _dead(server: Server, clients: list[Client]) -> bool:
+        """Whether the server is gone: its process has ended, or is about to."""
+        if any(client.lost for client in clients):
+            server.wait_for_end(10.0)
+            return True
+        return not server.alive
+
+    # ------------------------------------------------------------ answers
+
+    def ask_all(self) -> str:
+        """Ask every history afresh on a server of its own; returns why that could not be, or ""."""
+        try:
+            server = self.start(self.settings.fresh)
+        except NotUp as error:
+            return f"the server that is asked afresh does not start: {error}"
+        try:
+            for played in self.played:
+                self.ask_afresh(server.link, played)
+        except Gone as error:
+            return f"asked afresh: {error}; {server.last_words()}"
+        finally:
+            server.stop()
+        return ""
+
+    def ask_afresh(self, link: Connection, played: Played) -> None:
+        """Send every request's whole history as a new request, one by one, with a cache of its own. Raises Gone."""
+        for client in played.clients:
+            for asked in client.asked.values():
+                if asked.history is None or asked.answer.finished not in ("length", "stop"):
+                    continue
+                key = (asked.history, asked.action.max_new_tokens)
+                if key not in self._fresh:
+                    number, limit = len(self._fresh), asked.action.max_new_tokens
+                    self._fresh[key] = link.generate(f"fresh.{number}.", asked.history, limit, extra_key=f"f{number}")
+                asked.compared = True
+                asked.wrong = verdict.compare(asked, self._fresh[key])
+
+
+def who(settings: Settings) -> protocol.Hello:
+    """Which engine this is, asked of its own Python. Raises GaveUp."""
+    command = [settings.target.argv[0], "-c", _WHO]
+    env = os.environ | dict(settings.target.env)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    try:
+        version, torch, python = json.loads(done.stdout.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise GaveUp(f"target {settings.target.name}: {last}") from None
+    hello = protocol.unheard("sglang")
+    return msgspec.structs.replace(hello, version=version, torch=torch, python=python, device=settings.device)
+
+
+_WHO = """
+import json, platform
+from importlib.metadata import version
+print(json.dumps([version("sglang"), version("torch"), platform.python_version()]))
+"""
+
+
+def _told(checked: Checked | None) -> str:
+    if checked is None:
+        return "nothing was recorded"
+    modes = ", ".join(f"{name.removeprefix(PREFIX)} {count}" for name, count in sorted(checked.judge.modes.items()))
+    dropped = f", {checked.judge.dropped} events dropped" if checked.judge.dropped else ""
+    return f"{checked.judge.forwards} forwards ({modes}){dropped}"
