@@ -46,10 +46,8 @@ class Doors:
 
     async def generate(self, body: dict[str, Any]) -> Any:
         """The last answer of a request that does not stream."""
-        answer = None
-        async for answer in self._manager.generate_request(self._io.GenerateReqInput(**body), None):
-            pass
-        return answer
+        asked = self._manager.generate_request(self._io.GenerateReqInput(**body), None)
+        return [answer async for answer in asked][-1]
 
     async def open_session(self, body: dict[str, Any]) -> Any:
         """The session's id."""

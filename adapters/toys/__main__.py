@@ -5,17 +5,20 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ropecheck.adapters.toys.make import MAKERS, make
+from ropecheck.adapters.toys.make import DRAFTS, MAKERS, draft, make
 
 
 def main() -> int:
     """Write the checkpoint. Exit code 0."""
     parser = argparse.ArgumentParser(description="Make a toy checkpoint.")
-    parser.add_argument("family", choices=sorted(MAKERS))
+    parser.add_argument("family", choices=sorted((*MAKERS, *DRAFTS)))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    make(options.family, options.folder, options.seed)
+    if options.family in DRAFTS:
+        draft(options.family, options.folder)
+    else:
+        make(options.family, options.folder, options.seed)
     return 0
 
 

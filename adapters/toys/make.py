@@ -4,6 +4,7 @@ position changes what the network says."""
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,31 @@ def qwen2_5_vl(folder: Path, tokenizer: Any) -> Any:
     return transformers.Qwen2_5_VLForConditionalGeneration(config)
 
 
+def qwen3_vl(folder: Path, tokenizer: Any) -> Any:
+    """Qwen3-VL: interleaved sections, features of an inner layer added to the first of the text's."""
+    transformers: Any = importlib.import_module("transformers")
+    config = transformers.Qwen3VLConfig(
+        text_config={**TEXT, "head_dim": 32, "rope_parameters": {**SECTIONS, "mrope_interleaved": True}},
+        vision_config={
+            "depth": 2,
+            "hidden_size": 64,
+            "intermediate_size": 64,
+            "num_heads": 4,
+            "out_hidden_size": HIDDEN,
+            "patch_size": 16,
+            "spatial_merge_size": 2,
+            "temporal_patch_size": 2,
+            "num_position_embeddings": 256,
+            "deepstack_visual_indexes": [0],
+        },
+        **IDS,
+        tie_word_embeddings=False,
+    )
+    config.architectures = ["Qwen3VLForConditionalGeneration"]
+    processor(folder, tokenizer, "Qwen3VLProcessor", "Qwen3VLVideoProcessor", 16)
+    return transformers.Qwen3VLForConditionalGeneration(config)
+
+
 def processor(folder: Path, tokenizer: Any, name: str, videos: str, patch: int) -> None:
     """The processor's files: nothing is resized beyond the merge."""
     transformers: Any = importlib.import_module("transformers")
@@ -97,5 +123,17 @@ def processor(folder: Path, tokenizer: Any, name: str, videos: str, patch: int) 
     made.save_pretrained(folder)
 
 
-MAKERS: dict[str, Callable[[Path, Any], Any]] = {"qwen2_5_vl": qwen2_5_vl}
+MAKERS: dict[str, Callable[[Path, Any], Any]] = {"qwen2_5_vl": qwen2_5_vl, "qwen3_vl": qwen3_vl}
 """Family of the specification -> what writes its processor and returns its model."""
+
+DRAFTS = {"eagle": "LlamaForCausalLMEagle", "eagle3": "LlamaForCausalLMEagle3"}
+"""Draft models: a configuration alone, to be loaded with random weights."""
+
+
+def draft(name: str, folder: Path) -> None:
+    """Write a draft's configuration. It shares the toy's vocabulary and width."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = {**TEXT, "num_hidden_layers": 1, "rope_theta": 1000.0, "hidden_act": "silu", "rms_norm_eps": 1e-5}
+    about = {"architectures": [DRAFTS[name]], "model_type": "llama", "torch_dtype": "float32"}
+    more = {"draft_vocab_size": words.VOCABULARY} if name == "eagle3" else {}
+    (folder / "config.json").write_text(json.dumps(text | about | more), encoding="utf-8")

@@ -141,13 +141,17 @@ class Live:
 
     # ------------------------------------------------------------ servers
 
-    def start(self, name: str) -> Server:
-        """A server of that configuration, up. Raises NotUp."""
+    def start(self, name: str, fresh: bool = False) -> Server:
+        """A server of that configuration, up; the one that is asked afresh runs without graphs. Raises NotUp."""
         settings = self.settings
         self._starts += 1
         arguments = dict(servers()[name].arguments)
+        if fresh and settings.device == "cuda":
+            arguments["disable_cuda_graph"] = True
         if draft := servers()[name].draft:
             arguments["speculative_draft_model_path"] = str(self.draft(draft))
+            if draft != "standalone":
+                arguments["speculative_draft_load_format"] = "dummy"
         server = Server(
             Start(
                 target=settings.target,
@@ -234,7 +238,7 @@ class Live:
     def ask_all(self) -> str:
         """Ask every history afresh on a server of its own; returns why that could not be, or ""."""
         try:
-            server = self.start(self.settings.fresh)
+            server = self.start(self.settings.fresh, fresh=True)
         except NotUp as error:
             return f"the server that is asked afresh does not start: {error}"
         try:

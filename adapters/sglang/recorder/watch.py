@@ -48,6 +48,10 @@ class Stop(Exception):
     """What `Sink.settle` raises to stop the engine."""
 
 
+PREFILL_GRAPHS = ("prefill_cuda_graph_runner", "piecewise_cuda_graph_runner")
+DECODE_GRAPHS = ("decode_cuda_graph_runner", "graph_runner")
+"""A runner's attributes by release."""
+
 Open = Callable[[events.Header], Sink]
 """What a process calls when it has built its scheduler."""
 
@@ -66,6 +70,7 @@ class Recorder:
         self._mode = ""
         """The forward mode that a runner is in the middle of."""
         self._draft = False
+        self._batch: Any = None
         self._seen: tables.Given | None = None
         self._step = 0
         self._wrapped: set[int] = set()
@@ -81,7 +86,7 @@ class Recorder:
         """A runner's forward begins; False inside of another one."""
         if self._mode:
             return False
-        self._mode, self._seen = batch.forward_mode.name, None  # mixed batches are relabelled inside
+        self._mode, self._seen, self._batch = batch.forward_mode.name, None, batch  # mixed ones are relabelled inside
         self._draft = bool(runner.is_draft_worker)
         self._step = self._step + 1 if self._draft and self._mode == "DECODE" else 0
         self._eager(runner.model)
@@ -89,15 +94,19 @@ class Recorder:
 
     def leave(self) -> None:
         """It ends."""
-        self._mode = ""
+        self._mode, self._batch = "", None
 
     def replayed(self, runner: Any, batch: Any, result: Any) -> None:
         """Where no network was called a graph was replayed: what it read."""
         if self._seen is None and (found := _static(runner, batch, result)) is not None:
-            self.given(batch, *found)
+            self.given(*found)
 
-    def given(self, batch: Any, positions: Any, rows: Any) -> None:
-        """The network's own arguments."""
+    def given(self, positions: Any, rows: Any) -> None:
+        """The network's own arguments, without what pads them."""
+        batch = self._batch
+        width = None if batch.positions is None else len(batch.positions)
+        positions = None if positions is None else positions[:width]
+        rows = None if rows is None else rows[:, :width]
         mode = tables.MODES.get(self._mode, self._mode.lower())
         step = max(0, self._step - 1)
         self._seen = tables.given(mode, batch, positions, rows, draft=self._draft, step=step)
@@ -116,7 +125,7 @@ class Recorder:
         def forward(input_ids: Any, positions: Any, forward_batch: Any, *args: Any, **kwargs: Any) -> Any:
             if self._mode and self._seen is None:
                 with _guarded():
-                    self.given(forward_batch, positions, forward_batch.mrope_positions)
+                    self.given(positions, forward_batch.mrope_positions)
             return inner(input_ids, positions, forward_batch, *args, **kwargs)
 
         model.forward = forward
@@ -193,14 +202,21 @@ def _static(runner: Any, batch: Any, result: Any) -> tuple[Any, Any] | None:
     """What a replayed graph read: its own buffers, before anything is loaded into them again. None: no graph ran."""
     if not getattr(result, "can_run_graph", False):
         return None
-    width = len(batch.positions) if batch.positions is not None else 0
     prefill = batch.forward_mode.is_extend() and not batch.forward_mode.is_target_verify()
-    graph = getattr(runner, "prefill_cuda_graph_runner" if prefill else "decode_cuda_graph_runner", None)
-    buffers = getattr(graph, "buffers", None)
-    positions, rows = getattr(buffers, "positions", None), getattr(buffers, "mrope_positions", None)
-    if positions is None or not width:
-        return None
-    return positions[:width], None if rows is None or batch.mrope_positions is None else rows[:, :width]
+    for name in PREFILL_GRAPHS if prefill else DECODE_GRAPHS:
+        graph = getattr(runner, name, None)
+        positions = _buffer(graph, "positions")
+        if positions is not None:
+            return positions, None if batch.mrope_positions is None else _buffer(graph, "mrope_positions")
+    return None
+
+
+def _buffer(graph: Any, name: str) -> Any:
+    """A graph runner's static tensor, from its registry or its namespace; None for none."""
+    registry = getattr(graph, "buffer_registry", None)
+    if registry is not None and registry.has_slot(name):
+        return registry.get_slot(name).buffer
+    return getattr(getattr(graph, "buffers", None), name, None)
 
 
 # ---------------------------------------------------------------- the engine's classes
