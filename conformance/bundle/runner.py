@@ -75,6 +75,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--max-time", type=float, default=0.0, help="start no further target after so many seconds")
     parser.add_argument("--phase", action="append", default=[], help="phase to run; may be repeated")
     parser.add_argument("--bound", default="small", help="size of the exhaustive scope")
+    parser.add_argument("--live", choices=("short", "long"), help="only start a server of each target and play clients")
+    parser.add_argument("--via", choices=("engine", "http"), default="engine", help="how a live server is started")
     options = parser.parse_args(arguments)
     here = Path(__file__).resolve().parent
     try:
@@ -112,6 +114,8 @@ def run_all(here: Path, targets: tuple[TargetEntry, ...], options: argparse.Name
 
 def run_one(here: Path, target: TargetEntry, options: argparse.Namespace, device: str, out: Path) -> int:
     """One target in a process of its own. Returns ropecheck's exit code."""
+    if options.live:
+        return run_live(here, target, options, device, out)
     workers = options.workers or min(8, len(os.sched_getaffinity(0)))
     command = [sys.executable, "-m", "ropecheck.conformance.cli", "run", "--target", target.name, "--device", device]
     command += ["--out", str(out), "--workers", str(workers), "--time-limit", str(options.time_limit)]
@@ -126,6 +130,14 @@ def run_one(here: Path, target: TargetEntry, options: argparse.Namespace, device
     command = [sys.executable, "-m", "ropecheck.conformance.device.checks", "--target", target.name, "--device", device]
     checked = subprocess.run([*command, "--out", str(out)], env=ran, cwd=here / "suite", check=False)
     return worst((done.returncode, checked.returncode))
+
+
+def run_live(here: Path, target: TargetEntry, options: argparse.Namespace, device: str, out: Path) -> int:
+    """A server of one target with a toy model. Returns ropecheck's exit code."""
+    command = [sys.executable, "-m", "ropecheck.conformance.cli", "live", "--target", target.name, "--device", device]
+    command += ["--out", str(out), "--via", options.via, *(["--long"] if options.live == "long" else [])]
+    print(f"run.py: {target.name}, live ({target.kernel or 'kernel package: a stand-in'})", flush=True)
+    return subprocess.run(command, env=environment(here, target.stand_ins), cwd=here / "suite", check=False).returncode
 
 
 def environment(here: Path, stand_ins: tuple[str, ...] = ()) -> dict[str, str]:

@@ -148,10 +148,11 @@ class Recorder:
         if (done := getattr(result, "copy_done", None)) is not None:
             done.synchronize()  # which the engine does next
         for at, (one, forwards, copied) in enumerate(self._open):
-            for given in forwards:
-                given.settled = True
             if one is result:
                 _answer(result, forwards, copied)
+            for given in forwards:
+                given.settled = True  # last of all: a thread may write it the next moment
+            if one is result:
                 del self._open[: at + 1]
                 break
         self.sink.settle()

@@ -14,6 +14,7 @@ if os.environ.get("ROPECHECK_RECORD"):
 if os.environ.get("ROPECHECK_EMPTY"):
     absent = importlib.import_module("ropecheck.adapters.sglang.absent_packages")
     absent.stand_in_empty(*os.environ["ROPECHECK_EMPTY"].split(","))
+    absent.install()
 
 _here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs every process its import
 _others = [path for path in sys.path if os.path.abspath(path or ".") != _here]  # noqa: PTH100
