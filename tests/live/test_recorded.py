@@ -45,7 +45,7 @@ def test_it_is_clean_and_has_what_a_server_makes(stream: list[events.Event]) -> 
 
 @pytest.mark.parametrize("mode", ["extend", "decode"])
 def test_a_wrong_column_anywhere_is_seen(stream: list[events.Event], mode: str) -> None:
-    for at, one in forwards(stream, mode, 60):
+    for at, one in forwards(stream, mode, 30):
         assert one.rows is not None
         rows = tuple((*row[:-1], row[-1] + 1) for row in one.rows)
         changed = [*stream[:at], msgspec.structs.replace(one, rows=rows), *stream[at + 1 :]]
@@ -55,27 +55,25 @@ def test_a_wrong_column_anywhere_is_seen(stream: list[events.Event], mode: str) 
 
 
 def test_a_forward_that_is_missing_is_seen(stream: list[events.Event]) -> None:
-    missed = []
+    last: dict[str, int] = {}
+    for at, one in enumerate(stream):
+        last |= dict.fromkeys(one.reqs, at) if isinstance(one, events.Forward) else {}
+    tried = 0
     for at, one in forwards(stream, "decode"):
-        ends = [req for req in one.reqs if not any(req in later.reqs for _, later in _later(stream, at))]
-        if len(ends) == len(one.reqs):
-            continue  # the last forward of all its requests: only a client that counts tokens would miss it
-        if not judged([*stream[:at], *stream[at + 1 :]]).failures:
-            missed.append(at)
-        if at > 200:
+        if tried == 25:
             break
-    assert missed == []
-
-
-def _later(stream: list[events.Event], at: int) -> Iterator[tuple[int, events.Forward]]:
-    return ((k, one) for k, one in enumerate(stream) if k > at and isinstance(one, events.Forward))
+        if any(last[req] > at for req in one.reqs):  # of a request's last forward only the reply tells
+            tried += 1
+            end = min(last[req] for req in one.reqs if last[req] > at) + 1
+            assert judged([*stream[:at], *stream[at + 1 : end]]).failures, at
+    assert tried
 
 
 def test_an_arrival_that_is_missing_is_seen(stream: list[events.Event]) -> None:
-    for at, one in enumerate(stream):
-        if isinstance(one, events.Arrive):
-            found = judged([*stream[:at], *stream[at + 1 :]])
-            assert any(failure.rule == "schedule.members" for failure in found.failures) or one.session
+    arrivals = [at for at, one in enumerate(stream) if isinstance(one, events.Arrive) and not one.session]
+    for at in arrivals[:6]:
+        found = judged([*stream[:at], *stream[at + 1 : at + 60]])
+        assert any(failure.rule == "schedule.members" for failure in found.failures)
 
 
 def test_two_requests_that_change_places_are_seen(stream: list[events.Event]) -> None:
@@ -87,7 +85,7 @@ def test_two_requests_that_change_places_are_seen(stream: list[events.Event]) ->
         reqs = (one.reqs[1], one.reqs[0], *one.reqs[2:])
         found = judged([*stream[:at], msgspec.structs.replace(one, reqs=reqs)])
         assert found.failures, at
-        if tried == 20:
+        if tried == 10:
             break
     assert tried
 
