@@ -329,6 +329,26 @@ def schedule_at_rest(view: Any) -> Any:
     return not view.unanswered and not view.retained and not view.leak
 
 
+def same(view: Any, i: int) -> Any:
+    """The same token, at the same probability but for rounding."""
+    return view.got[i] == view.right[i] and (
+        i >= min(len(view.got_logprobs), len(view.right_logprobs))
+        or abs(view.got_logprobs[i] - view.right_logprobs[i]) <= view.tolerance
+    )
+
+
+@of("live.same_answer")
+def same_answer(view: Any) -> Any:
+    return (
+        len(view.got) <= len(view.right) and all(same(view, i) for i in range(min(len(view.got), len(view.right))))
+    ) or any(
+        view.got[k] != view.right[k]
+        and view.margins[k] <= view.tolerance
+        and all(same(view, i) for i in range(min(k, len(view.got))))
+        for k in range(min(len(view.got), len(view.right), len(view.margins)))
+    )
+
+
 def agree(pair: Any) -> Any:
     """What every law but one says of its two readings; which two they are is the law's sentence."""
     return any(i in pair.right for i in pair.left) and all(

@@ -195,6 +195,16 @@ SHAPES: dict[str, Shape] = {
     "pairs turned by other rows": Shape(
         says="pairs of the head are turned by other rows than their sections say", usually="sections in another order"
     ),
+    "another token": Shape(
+        says="the answer to a request has a token that a fresh request with the same history does not get",
+        usually="a wrong position somewhere before it, or a cache that holds keys turned by other positions",
+    ),
+    "another probability": Shape(
+        says="the tokens are those of a fresh request, their probabilities are not, by more than rounding",
+        usually="a wrong position that was not wrong enough to change the likeliest token",
+    ),
+    "longer": Shape(says="the answer goes on behind the end of a fresh request's"),
+    "ends without a word": Shape(says="the server's process ended, and no exception of its loop was seen"),
     "other values": Shape(says="none of the shapes that have a name explains these numbers"),
 }
 """Signature -> what it says."""

@@ -17,7 +17,7 @@ from ropecheck.conformance.book.predicates import PREDICATES, predicate_of
 from ropecheck.conformance.judge import ask as asking
 from ropecheck.conformance.judge.tally import Tally
 from ropecheck.conformance.selftest.mutants import MUTANTS
-from ropecheck.spec import scheduling
+from ropecheck.spec import live, scheduling
 from ropecheck.spec.modes import all_modes
 from ropecheck.spec.rules import Labelled, all_rules, rules_of
 
@@ -49,6 +49,15 @@ DRAWN = {
         before=st.integers(0, 3),
         answered=st.lists(st.integers(0, 1), max_size=5).map(tuple),
         limit=st.integers(0, 5),
+    ),
+    live.Replayed: st.builds(
+        live.Replayed,
+        got=st.lists(st.integers(0, 1), max_size=3).map(tuple),
+        right=st.lists(st.integers(0, 1), max_size=3).map(tuple),
+        got_logprobs=st.lists(st.sampled_from([-1.0, -1.5]), max_size=3).map(tuple),
+        right_logprobs=st.lists(st.sampled_from([-1.0, -1.5]), max_size=3).map(tuple),
+        margins=st.lists(st.sampled_from([0.0, 0.5]), max_size=3).map(tuple),
+        tolerance=st.just(0.01),
     ),
     scheduling.AtRest: st.builds(
         scheduling.AtRest,
