@@ -228,8 +228,13 @@ def install() -> tuple[str, ...]:
 
 def mend(names: Iterable[str]) -> list[Change]:
     """Mend these causes; returns what takes it back, in that order."""
+    return put(dict.fromkeys(pair for name in names for pair in MENDS[name].items()))
+
+
+def put(changes: Iterable[tuple[str, Callable[..., Any]]]) -> list[Change]:
+    """Call these instead of functions of the engine; returns what takes it back, in that order."""
     undo: list[Change] = []
-    for place, instead in dict.fromkeys(pair for name in names for pair in MENDS[name].items()):
+    for place, instead in changes:
         module, _, function = place.partition(":")
         owner: Any = importlib.import_module(module)
         holder, _, name = function.rpartition(".")
@@ -250,9 +255,9 @@ def around(original: Any, instead: Callable[..., Any]) -> Any:
 
 
 @contextlib.contextmanager
-def mended(*names: str) -> Iterator[None]:
-    """These causes are mended meanwhile."""
-    undo = mend(names)
+def changed(changes: Mend) -> Iterator[None]:
+    """These are called instead meanwhile."""
+    undo = put(changes.items())
     try:
         yield
     finally:

@@ -200,6 +200,7 @@ def outcome(case: Case, rules: set[str], failures: list[Failure]) -> Outcome:
         case.id,
         case.name,
         checked=dict.fromkeys(sorted(rules), 1),
+        by_mode={rule: {case.mode: 1} for rule in rules},
         failures=tuple(failures),
         modes={case.mode: 1},
         situations={f"{case.mode} x {case.torn or case.builder}": 1},

@@ -112,7 +112,7 @@ class Tally:
             return [None if failure in fresh else OnBase(self.summary.header.base) for failure in failures]
         if isinstance(done.scenario, Case):
             return [self._explained(done.scenario, failure) for failure in failures]
-        return _expected_by(done.scenario, failures, self.summary.header.known)
+        return entries_for(done.scenario, failures, self.summary.header.known)
 
     def _explained(self, case: Case, failure: Failure) -> Difference | None:
         """The first known difference that explains the failure; all that do are counted."""
@@ -165,7 +165,7 @@ class Tally:
         return str(Path("failures") / f"{scenario.id}.json")
 
 
-def _expected_by(
+def entries_for(
     scenario: Scenario | Script, failures: Sequence[Failure], entries: Sequence[Known]
 ) -> list[Known | None]:
     """The entry that expects each failure. A consequence (`follows`) is expected with its causes: with the failures

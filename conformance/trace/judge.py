@@ -31,6 +31,7 @@ class Judge:
         """prefix: stands before the names of modes, so that failures of two kinds of run are told apart."""
         self._prefix = prefix
         self.checked: dict[str, int] = {}
+        self.by_mode: dict[str, dict[str, int]] = {}
         self.modes: dict[str, int] = {}
         self.situations: dict[str, int] = {}
         self.forwards = 0
@@ -272,6 +273,8 @@ class Judge:
             if one.when is not None and not one.when(view):
                 continue
             self.checked[one.id] = self.checked.get(one.id, 0) + 1
+            by_mode = self.by_mode.setdefault(one.id, {})
+            by_mode[mode] = by_mode.get(mode, 0) + 1
             wrong = one.check(view)
             if wrong is not None:
                 yield self._failure(one, wrong, view, mode, at, live, row, neighbours, where)

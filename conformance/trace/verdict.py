@@ -23,6 +23,7 @@ def judge_script(script: Script, result: protocol.Result) -> Outcome:
         scenario=script.id,
         name=script.name,
         checked=checked.judge.checked,
+        by_mode=checked.judge.by_mode,
         failures=tuple(ordered(checked.failures)),
         modes=checked.judge.modes,
         situations={f"{situation} ({script.server})": n for situation, n in checked.judge.situations.items()},

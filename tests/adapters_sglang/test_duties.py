@@ -3,8 +3,6 @@ and every parameter of a turn. For each there is a fault, or a fact, of the real
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -12,24 +10,16 @@ from ropecheck.adapters import protocol as p
 from ropecheck.adapters.batch import Batch, BatchPart
 from tests.adapters_sglang.support import PICTURE, WORDS, Worker, forward, prompt, submit, windows
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("planted")]
 
 START = (submit(0, PICTURE), submit(1, WORDS))
 DECODE = forward("decode", (0, 1), seq_len=(10, 6))
 VERIFY = forward("target_verify", (0, 1), seq_len=(9, 5), num_draft_tokens=3, parents=((0, 1), (0, 1)), path="caller")
 
 
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    pytest.importorskip("sglang")
-    started = Worker("tests.adapters_sglang.planted_worker")
-    yield started
-    assert started.close() == 0
-
-
-def planted(worker: Worker, fault: str, *steps: p.Step) -> p.Result:
+def planted(planted_worker: Worker, fault: str, *steps: p.Step) -> p.Result:
     """The last result of a job that runs with the fault."""
-    return worker.ask(*START, *steps, job=f"plant:{fault}")[-1]
+    return planted_worker.ask(*START, *steps, job=f"plant:{fault}")[-1]
 
 
 @pytest.mark.parametrize("step", [DECODE, VERIFY], ids=["by hand", "by the caller"])
@@ -44,15 +34,15 @@ def planted(worker: Worker, fault: str, *steps: p.Step) -> p.Result:
         ("reqs replaced", "reqs"),
     ],
 )
-def test_a_changed_input_is_reported(worker: Worker, fault: str, name: str, step: p.Forward) -> None:
-    result = planted(worker, fault, step)
+def test_a_changed_input_is_reported(planted_worker: Worker, fault: str, name: str, step: p.Forward) -> None:
+    result = planted(planted_worker, fault, step)
     assert isinstance(result, p.Tables)
     assert result.changed == (name,)
 
 
 @pytest.mark.parametrize("step", [DECODE, VERIFY], ids=["by hand", "by the caller"])
-def test_an_engine_that_changes_nothing_is_not_accused(worker: Worker, step: p.Forward) -> None:
-    (result,) = worker.ask(*START, step)
+def test_an_engine_that_changes_nothing_is_not_accused(planted_worker: Worker, step: p.Forward) -> None:
+    (result,) = planted_worker.ask(*START, step)
     assert isinstance(result, p.Tables) and result.changed == ()
 
 
@@ -64,31 +54,31 @@ def test_an_engine_that_changes_nothing_is_not_accused(worker: Worker, step: p.F
         ("a stand-in asked for more", "adapter"),
     ],
 )
-def test_whose_exception_it_was(worker: Worker, fault: str, stage: str) -> None:
-    result = planted(worker, fault, DECODE)
+def test_whose_exception_it_was(planted_worker: Worker, fault: str, stage: str) -> None:
+    result = planted(planted_worker, fault, DECODE)
     assert isinstance(result, p.Raised)
     assert result.stage == stage
 
 
-def test_graph_buffers_are_the_jobs_own(worker: Worker) -> None:
+def test_graph_buffers_are_the_jobs_own(planted_worker: Worker) -> None:
     """The engine's buffers belong to the process: what one scenario left there would reach the next."""
     step = forward("decode", (0, 1), seq_len=(10, 6), padding=p.Padding("graph", 4, 4))
-    assert isinstance(planted(worker, "a shared pool", step), p.Tables)
+    assert isinstance(planted(planted_worker, "a shared pool", step), p.Tables)
 
 
-def test_a_value_that_the_host_reads_from_the_device_is_counted(worker: Worker) -> None:
+def test_a_value_that_the_host_reads_from_the_device_is_counted(planted_worker: Worker) -> None:
     """Counting goes on a device without values: what reads one is no lack of the release."""
-    result = planted(worker, "the device read", p.Cost(DECODE))
+    result = planted(planted_worker, "the device read", p.Cost(DECODE))
     assert isinstance(result, p.Counted) and result.to_host == 1
-    (plain,) = worker.ask(*START, p.Cost(DECODE))
+    (plain,) = planted_worker.ask(*START, p.Cost(DECODE))
     assert isinstance(plain, p.Counted) and plain.to_host == 0
 
 
-def test_a_cached_delta_is_reported(worker: Worker) -> None:
+def test_a_cached_delta_is_reported(planted_worker: Worker) -> None:
     """A request with media that decodes beside a prefill: the engine keeps what it adds to each next length."""
     prefill = BatchPart((1,), {"prefix_len": (0,), "extend_len": (5,)}, mode="extend")
     decode = BatchPart((0,), {"seq_len": (10,)}, mode="decode")
-    before, _, after = worker.ask(
+    before, _, after = planted_worker.ask(
         *START,
         windows((0,), (0,), (9,)),
         p.Generate(0, (7,)),
@@ -103,14 +93,14 @@ def test_a_cached_delta_is_reported(worker: Worker) -> None:
     assert set(np.frombuffer(media.delta_cache.data, media.delta_cache.dtype).tolist()) == {-4}
 
 
-def test_aborts_are_reported(worker: Worker) -> None:
+def test_aborts_are_reported(planted_worker: Worker) -> None:
     """By the user, and by the engine, which refuses to replace a turn of a streaming session."""
     ids, media = prompt(PICTURE)
-    before, after = worker.ask(*START, p.Observe((0, 1)), p.Abort(0), p.Observe((0, 1)))
+    before, after = planted_worker.ask(*START, p.Observe((0, 1)), p.Abort(0), p.Observe((0, 1)))
     assert isinstance(before, p.States) and isinstance(after, p.States)
     assert [state.aborted for state in before.states] == [False, False]
     assert [state.aborted for state in after.states] == [True, False]
-    *_, refused = worker.ask(
+    *_, refused = planted_worker.ask(
         p.Open(0, True),
         p.Turn(0, 0, ids, media),
         windows((0,), (0,), (9,)),
@@ -124,8 +114,8 @@ def test_aborts_are_reported(worker: Worker) -> None:
 
 
 @pytest.mark.parametrize("drop", [False, True])
-def test_a_turn_that_drops_the_previous_output(worker: Worker, drop: bool) -> None:
-    *_, states = worker.ask(
+def test_a_turn_that_drops_the_previous_output(planted_worker: Worker, drop: bool) -> None:
+    *_, states = planted_worker.ask(
         p.Open(0),
         p.Turn(0, 0, (1, 2, 3)),
         windows((0,), (0,), (3,)),
@@ -138,5 +128,5 @@ def test_a_turn_that_drops_the_previous_output(worker: Worker, drop: bool) -> No
     assert states.states[0].unpadded_ids == ((1, 2, 3, 7, 8) if drop else (1, 2, 3, 91, 92, 7, 8))
 
 
-def test_nothing_that_this_release_has_is_lost(worker: Worker) -> None:
-    assert worker.hello.lost == ()
+def test_nothing_that_this_release_has_is_lost(planted_worker: Worker) -> None:
+    assert planted_worker.hello.lost == ()

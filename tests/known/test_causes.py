@@ -3,8 +3,6 @@ what the witness shows is gone once that cause is mended."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 import pytest
 
@@ -14,25 +12,20 @@ from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.known.causes import CAUSES, predicts
 from ropecheck.conformance.known.failures import Known, load, match
 from ropecheck.conformance.plan.planner import plan
+from ropecheck.conformance.run.tally import entries_for
 from ropecheck.conformance.scenario.operations import Retract, Scenario, Turn
 from ropecheck.conformance.scenario.words import decode
+from ropecheck.conformance.scenarios.chosen import chosen
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, running, scenario
+from tests.adapters_sglang.engine_faults import OTHERS
 from tests.adapters_sglang.support import Worker
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("planted")]
 
 ENTRIES = tuple(known for known in load() if isinstance(known.witness, Scenario))
 
 PLAIN = scenario("plain", "", running(PROMPTS["image last"], PROMPTS["text"]), decode((0, 1)))
 """Nothing in it that any of the bugs needs."""
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    pytest.importorskip("sglang")
-    started = Worker("tests.adapters_sglang.planted_worker")
-    yield started
-    started.close()
 
 
 def scenario_of(known: Known) -> Scenario:
@@ -41,11 +34,11 @@ def scenario_of(known: Known) -> Scenario:
     return known.witness
 
 
-def shown(worker: Worker, known: Known) -> Failure:
+def shown(planted_worker: Worker, known: Known) -> Failure:
     """The entry's failure, as the real engine gives it."""
     witness = scenario_of(known)
     planned = plan(witness)
-    outcome = judge(planned, worker.run(planned.job))
+    outcome = judge(planned, planted_worker.run(planned.job))
     return next(failure for failure in outcome.failures if failure.key == known.entry.key)
 
 
@@ -82,9 +75,9 @@ def undone(witness: Scenario) -> Scenario:
 
 
 @pytest.mark.parametrize("known", ENTRIES, ids=lambda known: known.path.stem)
-def test_a_cause_predicts_its_witness_and_no_other_fault(known: Known, worker: Worker) -> None:
+def test_a_cause_predicts_its_witness_and_no_other_fault(known: Known, planted_worker: Worker) -> None:
     assert known.entry.cause in CAUSES, "every entry of the list names its cause"
-    failure = shown(worker, known)
+    failure = shown(planted_worker, known)
     assert match(failure, ENTRIES, known.witness) is not None
     cause = known.entry.cause
     assert predicts(cause, known.witness, failure)
@@ -97,13 +90,31 @@ def test_a_cause_predicts_its_witness_and_no_other_fault(known: Known, worker: W
 
 
 @pytest.mark.parametrize("known", ENTRIES, ids=lambda known: known.path.stem)
-def test_a_witness_passes_once_its_cause_is_mended(known: Known, worker: Worker) -> None:
+def test_a_witness_passes_once_its_cause_is_mended(known: Known, planted_worker: Worker) -> None:
     planned = plan(scenario_of(known))
     job = msgspec.structs.replace(planned.job, id=f"mend:{known.entry.cause}")
-    outcome = judge(planned, worker.run(job))
+    outcome = judge(planned, planted_worker.run(job))
     left = [match(failure, ENTRIES, scenario_of(known)) for failure in outcome.failures]
     assert not outcome.unrun and outcome.checked[known.entry.rule]
     assert all(other is not None and other.entry.cause != known.entry.cause for other in left), "of another bug"
+
+
+NEIGHBOURS = {"positions-pass-the-reader": "rotary partial, two images"}
+"""Where a witness shows an exception and nothing behind it: a chosen scenario beside it."""
+
+
+@pytest.mark.parametrize("known", ENTRIES, ids=lambda known: known.path.stem)
+def test_other_faults_in_its_place_are_new(known: Known, planted_worker: Worker) -> None:
+    beside = NEIGHBOURS.get(known.entry.cause)
+    subject = scenario_of(known) if beside is None else next(one for one in chosen() if one.name == beside)
+    planned = plan(subject)
+    new = []
+    for fault in OTHERS:
+        job = msgspec.structs.replace(planned.job, id=f"fault:{fault}")
+        failures = judge(planned, planted_worker.run(job)).failures
+        if None in entries_for(subject, failures, ENTRIES):
+            new.append(fault)
+    assert len(new) >= 3, new
 
 
 def test_every_cause_has_a_mend() -> None:
