@@ -259,6 +259,10 @@ class PromptTable(msgspec.Struct, frozen=True, tag="prompt_table"):
     """Mel frames of each audio."""
     audio_in_video: bool = False
     images_per_prompt: tuple[int, ...] | None = None
+    image_pixels: tuple[tuple[int, int] | None, ...] | None = None
+    """A route: (height, width) of each picture as the client sends it; None: its grid times the patch."""
+    markers: tuple[int, ...] = ()
+    """A route: the ids around media, which a client does not write as words."""
     items: tuple[Item, ...] = ()
     """builder "processor": the prompt's items in order, each with the next grid of its kind."""
     builder: str = "rope_index"

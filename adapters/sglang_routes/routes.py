@@ -12,15 +12,17 @@ Faked: what `media` and `models` list; the scheduler of the fallback is a stand-
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import types
+from array import array
 from collections.abc import Callable
 from typing import Any
 
 from ropecheck.adapters import protocol
 from ropecheck.adapters.sglang.imports import imported
-from ropecheck.adapters.sglang_routes import identity, media, models
+from ropecheck.adapters.sglang_routes import encoder, identity, media, models
 
-FAKED = (*media.FAKED, *models.FAKED, *identity.FAKED)
+FAKED = (*media.FAKED, *models.FAKED, *identity.FAKED, *encoder.FAKED)
 
 Call = Callable[..., Any]
 
@@ -39,29 +41,46 @@ def drive(step: protocol.PromptTable, call: Call) -> protocol.Result:
         output, inputs, processor = sent_through(step, base, call)
     except NoTable as missing:
         return protocol.Raised("engine", "NoTable", str(missing), "")
-    kinds = {processor.mm_tokens.image_token_id: 1, processor.mm_tokens.video_token_id: 2}
     return protocol.PromptTables(
         pack(inputs.mrope_positions),
         pack(inputs.mrope_position_delta),
         None,
         f"{type(processor).__name__}.{RAN[name]}",
-        tuple(kinds.get(int(token), 0) for token in output.input_ids),
+        kinds_of(models.MODELS[step.family], processor, output.input_ids),
     )
+
+
+def kinds_of(model: models.Model, processor: Any, ids: Any) -> tuple[int, ...]:
+    """Per token of the expanded prompt 0 text, 1 image, 2 video, 3 audio.
+
+    A placeholder that pictures and clips share is a clip's between the clip's markers.
+    """
+    named = models.token_ids(processor._tokenizer, model)
+    starts, ends = named.get("video_start_token_id"), named.get("video_end_token_id")
+    codes = {named.get(f"{kind}_token_id"): code for code, kind in ((2, "video"), (1, "image"), (3, "audio"))}
+    found, inside = [], False
+    for token in map(int, ids):
+        inside = token == starts or (inside and token != ends)
+        code = codes.get(token, 0)
+        found.append(2 if code == 1 and inside else code)
+    return tuple(found)
 
 
 def sent_through(step: protocol.PromptTable, name: str, call: Call, plain: bool = False) -> tuple[Any, Any, Any]:
     """The processor's output, the scheduler's inputs, and the processor."""
     decoder = imported("sglang.srt.utils.video_decoder").VideoDecoderWrapper
-    own_clips(decoder)
+    own_files(decoder)
     fields = tuple(sorted(step.config.items()))
-    processor = models.engine_processor(step.family, fields, *ENGINE.get(name, models.QWEN))
-    marks = {kind: "".join(models.SPECIAL[part] for part in ("vision_start", kind, "vision_end")) for kind in MARKED}
-    patch = models.MODELS[step.family].patch
-    sent = media.message(step, patch, models.FRAMES_PER_STEP, marks, decoder, plain)
+    model = models.MODELS[step.family]
+    place = BACK_END if name == "transformers back end" else models.engine_class(step.family)
+    processor = models.engine_processor(step.family, fields, *place)
+    sent = media.message(step, model.patch, model.per_step, model.marks, decoder, plain)
     output = ROUTES[name](processor, sent, call)
     inputs = call(imported("sglang.srt.managers.schedule_batch").MultimodalInputs.from_processor_output, output)
     if name == "scheduler":
-        inputs = fallback(processor, output, inputs, call)
+        inputs.mrope_positions = inputs.mrope_position_delta = None
+    if inputs.mrope_positions is None:
+        fallback(processor, output, inputs, call)
     if inputs.mrope_positions is None:
         raise NoTable(f"{type(processor).__name__} hands over no table")
     return output, inputs, processor
@@ -74,21 +93,21 @@ class NoTable(Exception):
 TWICE = "two requests, "
 """Before a route's name: two requests through it, and the prefix cache between them."""
 
-MARKED = ("image", "video")
-
-
-def own_clips(decoder: Any) -> None:
-    """A clip that is decoded already is no file to be opened."""
-    base = imported(models.PROCESSORS + "base_processor")
-    opened = base.load_video
-    if getattr(opened, "ropecheck_stand_in", False):
+def own_files(decoder: Any) -> None:
+    """A clip or a sound that is decoded already is no file to be opened."""
+    base = imported(models.MODULES + "base_processor")
+    if getattr(base.load_video, "ropecheck_stand_in", False):
         return
+    opened, heard = base.load_video, base.load_audio
 
     def load_video(source: Any, *args: Any, **kwargs: Any) -> Any:
         return source if isinstance(source, decoder) else opened(source, *args, **kwargs)
 
+    def load_audio(source: Any, *args: Any, **kwargs: Any) -> Any:
+        return source.samples if isinstance(source, media.Sound) else heard(source, *args, **kwargs)
+
     load_video.ropecheck_stand_in = True  # type: ignore[attr-defined]
-    base.load_video = load_video
+    base.load_video, base.load_audio = load_video, load_audio
 
 
 def request(sent: media.Message) -> Any:
@@ -96,7 +115,7 @@ def request(sent: media.Message) -> Any:
     return types.SimpleNamespace(
         image_data=list(sent.images) or None,
         video_data=list(sent.videos) or None,
-        audio_data=None,
+        audio_data=list(sent.sounds) or None,
         rid="r",
         mm_content_hashes=None,
         mm_processor_kwargs=None,
@@ -105,8 +124,11 @@ def request(sent: media.Message) -> Any:
 
 def process(processor: Any, sent: media.Message, call: Call, text: Any = None, images: Any = None) -> Any:
     asked = request(sent)
-    pictures = list(sent.images) if images is None else images
-    given = {"image_data": pictures, "audio_data": None, "input_text": sent.text if text is None else text}
+    given = {
+        "image_data": list(sent.images) if images is None else images,
+        "audio_data": asked.audio_data,
+        "input_text": sent.text if text is None else text,
+    }
     return asyncio.run(call(processor.process_mm_data_async, **given, request_obj=asked))
 
 
@@ -133,65 +155,113 @@ def cached(processor: Any, sent: media.Message, call: Call) -> Any:
         processor.mm_preprocess_cache, processor.processor_fingerprint = held
 
 
+PROCESSED = {
+    "image": ("pixel_values", "image_grid_thw"),
+    "video": ("pixel_values_videos", "video_grid_thw", "second_per_grid_ts", "video_second_per_grid"),
+}
+"""What a client sends on of the output of the model's processor."""
+
+
 def preprocessed(processor: Any, sent: media.Message, call: Call) -> Any:
-    """Pictures that a client ran through the model's processor itself ("processor_output")."""
-    loaded = [imported("sglang.srt.utils").load_image(one)[0].convert("RGB") for one in sent.images]
-    made = processor._processor(text=[sent.text], images=loaded, return_tensors="pt")
-    first = {
-        "format": "processor_output",
-        "pixel_values": made["pixel_values"],
-        "image_grid_thw": made["image_grid_thw"],
+    """Pictures and clips that a client ran through the model's processor itself ("processor_output")."""
+    ids, made = ran(processor, sent)
+    given = {
+        kind: [{"format": "processor_output", **{name: made[name] for name in names if name in made}}]
+        for kind, names in PROCESSED.items()
     }
-    return process(processor, sent, call, text=made["input_ids"][0].tolist(), images=[first])
+    asked = dataclasses.replace(sent, videos=tuple(given["video"]) if sent.videos else ())
+    return process(processor, asked, call, text=ids, images=given["image"] if sent.images else [])
 
 
 def embedded(processor: Any, sent: media.Message, call: Call) -> Any:
     """Pictures that a client ran through the vision tower itself ("precomputed_embedding")."""
     import torch
 
-    loaded = [imported("sglang.srt.utils").load_image(one)[0].convert("RGB") for one in sent.images]
-    made = processor._processor(text=[sent.text], images=loaded, return_tensors="pt")
+    ids, made = ran(processor, sent)
     grids = made["image_grid_thw"]
-    tokens = int(grids.prod(dim=1).sum()) // 4
+    tokens = int(grids.prod(dim=1).sum()) // processor.spatial_merge_size**2
     first = {"format": "precomputed_embedding", "feature": torch.zeros(tokens, 8), "image_grid_thw": grids}
-    return process(processor, sent, call, text=made["input_ids"][0].tolist(), images=[first])
+    return process(processor, sent, call, text=ids, images=[first])
 
 
-def encoder_apart(processor: Any, sent: media.Message, call: Call) -> Any:
-    """The vision tower in another process (EPD): grids and embeddings come back, the prompt is expanded here."""
-    import torch
+def opened(sent: media.Message) -> list[Any]:
+    return [imported("sglang.srt.utils").load_image(one)[0].convert("RGB") for one in sent.images]
 
-    Modality = imported("sglang.srt.managers.schedule_batch").Modality
-    merge = processor.spatial_merge_size**2
-    images = [imported("sglang.srt.utils").load_image(one)[0].convert("RGB") for one in sent.images]
-    grids: dict[str, Any] = {}
-    embeddings = {}
-    if images:
-        made = processor._processor.image_processor(images=images, return_tensors="pt")
-        grids["img_grid_thw"] = made["image_grid_thw"]
-        embeddings[Modality.IMAGE] = torch.zeros(int(made["image_grid_thw"].prod(dim=1).sum()) // merge, 8)
+
+def ran(processor: Any, sent: media.Message) -> tuple[list[int], Any]:
+    """The expanded prompt and the output of the model's processor, as a client gets them."""
+    given: dict[str, Any] = {"text": [sent.text], "return_tensors": "pt"}
+    if sent.images:
+        given["images"] = opened(sent)
     if sent.videos:
-        patch = models.MODELS[processor.ropecheck_family].patch
-        steps = [(len(one) // models.FRAMES_PER_STEP, one.height // patch, one.width // patch) for one in sent.videos]
-        grids["video_grid_thw"] = torch.tensor(steps)
-        intervals = [models.FRAMES_PER_STEP / one.avg_fps for one in sent.videos]
-        if sent.apart:
-            times = [[k * gap for k in range(t)] for (t, _, _), gap in zip(steps, intervals, strict=True)]
-            grids["video_timestamps"] = times
-        else:
-            grids["second_per_grid_ts"] = torch.tensor(intervals)
-        embeddings[Modality.VIDEO] = torch.zeros(int(grids["video_grid_thw"].prod(dim=1).sum()) // merge, 8)
-    return call(processor.get_validated_mm_data, sent.text, embeddings, **grids)
+        frames = [list(range(len(one))) for one in sent.videos]
+        pixels = [one.get_frames_as_tensor(each) for one, each in zip(sent.videos, frames, strict=True)]
+        given["videos"] = [one.permute(0, 3, 1, 2) for one in pixels]
+        given["do_sample_frames"] = False
+        given["video_metadata"] = [
+            {"total_num_frames": len(one), "fps": one.avg_fps, "frames_indices": each}
+            for one, each in zip(sent.videos, frames, strict=True)
+        ]
+        given |= models.MODELS[processor.ropecheck_family].flags.get("video", {})
+        if processor.ropecheck_family == "qwen3_omni":  # one rate for all clips
+            given["fps"] = sent.videos[0].avg_fps
+    made = processor._processor(**given)
+    return made["input_ids"][0].tolist(), made
 
 
-def fallback(processor: Any, output: Any, inputs: Any, call: Call) -> Any:
-    """What the scheduler does with a request that came without a table."""
-    Scheduler = imported("sglang.srt.managers.scheduler").Scheduler
-    inputs.mrope_positions = inputs.mrope_position_delta = None
-    waiting = types.SimpleNamespace(multimodal_inputs=inputs, origin_input_ids=list(output.input_ids))
+def wrapped(processor: Any, sent: media.Message, call: Call) -> Any:
+    """Media that the Rust server preprocessed: its buffers, with the table in them, as the scheduler unpacks them."""
+    import msgspec
+    import numpy as np
+
+    made = process(processor, sent, call)
+    rust = imported("sglang.srt.rust_server.multimodal")
+    spec = types.SimpleNamespace(
+        image_token_id=made.im_token_id,
+        vision_start_token_id=made.im_start_id,
+        vision_end_token_id=made.im_end_id,
+        video_token_id=made.video_token_id,
+    )
+    items = [
+        {
+            "modality": item.modality.name.lower(),
+            "hash": number + 1,
+            "offsets": item.offsets,
+            "model_specific_data": {"image_grid_thw": item.model_specific_data["image_grid_thw"].reshape(-1).tolist()},
+        }
+        for number, item in enumerate(made.mm_items)
+    ]
+    meta = {"items": items, "token_ids": made.input_ids, "mrope_delta": int(made.mrope_position_delta)}
+    buffers = {f"mm.feature.{number}": np.zeros((1, 4), np.float32) for number in range(len(items))}
+    buffers["mm.mrope"] = made.mrope_positions.numpy()
+    buffers["mm.meta"] = np.frombuffer(msgspec.msgpack.encode(meta), np.uint8)
+    output = call(rust.RustMmProcessor.wrap_encoded, spec, buffers)
+    output.input_ids = made.input_ids
+    return output
+
+
+def dictionary(processor: Any, sent: media.Message, call: Call) -> Any:
+    """The output as a dictionary, which processors outside the engine's own package may hand over."""
+    made = process(processor, sent, call)
+    fields = {name: getattr(made, name) for name in type(made).__annotations__}
+    return call(type(made).from_dict, fields)
+
+
+def fallback(processor: Any, output: Any, inputs: Any, call: Call) -> None:
+    """What the scheduler does with a request that came without a table: after its placeholders were padded."""
+    scheduler, utils = (imported(f"sglang.srt.managers.{name}") for name in ("scheduler", "mm_utils"))
+    pad = types.MethodType(model_class(processor).pad_input_ids, types.SimpleNamespace())
+    ids = call(utils.duplicate_pad_mm_input_ids, array("q", output.input_ids), inputs, pad)
+    waiting = types.SimpleNamespace(multimodal_inputs=inputs, origin_input_ids=ids)
     here = types.SimpleNamespace(_mm_processor=processor)
-    call(Scheduler._maybe_compute_mrope_positions, here, waiting)
-    return inputs
+    call(scheduler.Scheduler._maybe_compute_mrope_positions, here, waiting)
+
+
+def model_class(processor: Any) -> Any:
+    """The model that the processor serves. MiniCPM-V's are made by a class of another name, version by version."""
+    if processor.ropecheck_family == "minicpm_v4_7":
+        return imported("sglang.srt.models.minicpmv")._SUPPORT_VERSION[4, 7]
+    return type(processor).models[0]
 
 
 ROUTES: dict[str, Callable[[Any, media.Message, Call], Any]] = {
@@ -200,18 +270,21 @@ ROUTES: dict[str, Callable[[Any, media.Message, Call], Any]] = {
     "cache": cached,
     "processor output": preprocessed,
     "embeddings": embedded,
-    "encoder apart": encoder_apart,
+    "encoder apart": encoder.received,
     "scheduler": client,
     "transformers back end": client,
+    "rust server": wrapped,
+    "dictionary": dictionary,
 }
 
 RAN = {
     **dict.fromkeys(ROUTES, "process_mm_data_async"),
     "encoder apart": "get_mm_data",
     "scheduler": "compute_mrope_positions",
+    "rust server": "wrap_encoded",
 }
 
-ENGINE = {"transformers back end": ("transformers_auto", "TransformersAutoMultimodalProcessor")}
+BACK_END = ("transformers_auto", "TransformersAutoMultimodalProcessor")
 
 
 def pack(tensor: Any) -> protocol.Tensor:

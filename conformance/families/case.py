@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 
 from ropecheck.adapters.protocol import Item, PromptTable
-from ropecheck.conformance.families.fields import CONFIG, OMNI, PAD
+from ropecheck.conformance.families.fields import CONFIG, MARKERS, OMNI, PAD
+from ropecheck.conformance.families.routes import PREFIX
 from ropecheck.conformance.families.layout import Laid, Segment, lay_out
 from ropecheck.conformance.families.torn import tear
 from ropecheck.reference.blocks import Table
@@ -116,6 +117,7 @@ def step(case: Case) -> PromptTable:
     videos = tuple(grid for one in laid for grid in one.video_grids)
     seconds = tuple(value for one in laid for value in one.seconds)
     features = tuple(value for one in laid for value in one.features)
+    pixels = tuple(size for one in laid for size in one.pixels)
     timed = FAMILIES[case.family].absolute_time
     built = PromptTable(
         family=case.family,
@@ -129,6 +131,8 @@ def step(case: Case) -> PromptTable:
         audio_features=features or None,
         audio_in_video=any(segment.kind == "track" for prompt in case.prompts for segment in prompt),
         images_per_prompt=tuple(len(one.image_grids) for one in laid) if case.family == "glm_image" else None,
+        image_pixels=pixels if any(pixels) else None,
+        markers=MARKERS if case.builder.startswith(PREFIX) else (),
         items=tuple(Item(*item) for item in laid[0].items),
         builder=case.builder,
     )

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from ropecheck.spec.families.qwen2_5_omni import QWEN2_5_OMNI
 from ropecheck.spec.families.qwen3_omni import QWEN3_OMNI
+from ropecheck.spec.families.resize import Limits
 
 TEXT, IMAGE, VIDEO, AUDIO = 7, 101, 102, 103
 VISION_START, VISION_END, AUDIO_START, AUDIO_END, VIDEO_START, VIDEO_END = 111, 112, 113, 114, 115, 116
 SLICE_START, SLICE_END, NEWLINE = 117, 118, 119
 PAD = 0
+MARKERS = (
+    *(VISION_START, VISION_END, AUDIO_START, AUDIO_END, VIDEO_START, VIDEO_END),
+    *(SLICE_START, SLICE_END, NEWLINE),
+)
+"""What stands around media; the family's processor writes it."""
 
 GLM = ("glm4_1v", "glm4_5v", "glm4_6v", "glm_ocr")
 OMNI = ("qwen2_5_omni", "qwen3_omni")
@@ -94,3 +100,21 @@ CONFIG: dict[str, dict[str, int]] = {
     },
 }
 """Fields of each family's configuration class. The rates are those of the released checkpoints."""
+
+_FOURTEEN = ("qwen2_vl", "qwen2_5_vl", "paddleocr_vl", "ernie4_5_vl", "minicpm_v4_7", *GLM)
+
+PATCH: dict[str, int] = {name: 14 if name in _FOURTEEN else 16 for name in CONFIG}
+"""Pixels along a side of a patch, in the processors that the routes build."""
+
+LARGEST = 1 << 18
+"""Pixels: the settings of those processors. A picture of 512 x 512 stays as it is."""
+
+
+def limits(family: str, merge: int) -> Limits:
+    """What those processors do to a picture's size."""
+    side = PATCH[family] * merge
+    if family == "ernie4_5_vl":  # the engine's own numbers, of the released checkpoint
+        return Limits(side, 4 * side**2, 16384 * side**2)
+    if family == "cosmos3_edge":
+        return Limits(side, 1, LARGEST)
+    return Limits(side, side**2, LARGEST, frames=2 if family in GLM else 1)

@@ -47,12 +47,13 @@ def _too_large(case: Case) -> str:
             where = f"$.prompts[{number}][{place}]"
             sizes = {"tokens": segment.tokens, "features": segment.features}
             sizes |= {f"grid[{axis}]": size for axis, size in enumerate(segment.grid or ())}
+            sizes |= {f"pixels[{axis}]": size for axis, size in enumerate(segment.pixels or ())}
             for field, size in sizes.items():
                 if not 0 <= size <= LARGEST:
                     return f"{size} is not in 0 .. {LARGEST} - at `{where}.{field}`"
             if not 0 <= segment.seconds <= LARGEST:
                 return f"{segment.seconds} is not in 0 .. {LARGEST} - at `{where}.seconds`"
-            total += segment.tokens + segment.features + math.prod(segment.grid or (0,))
+            total += segment.tokens + segment.features + math.prod(segment.grid or segment.pixels or (0,))
     if total > LARGEST or len(case.prompts) > WIDEST:
         said = f"{len(case.prompts)} prompts of {total} tokens, frames and patches"
         return f"{said}; at most {WIDEST} of {LARGEST} - at `$.prompts`"
@@ -72,6 +73,8 @@ def _segment(segment: Segment) -> str:
     words = [segment.kind]
     if segment.grid is not None:
         words.append(" x ".join(map(str, segment.grid)))
+    if segment.pixels is not None:
+        words.append("{} x {} pixels".format(*segment.pixels))
     if segment.kind in ("video", "track"):
         words.append(f"at {segment.seconds:g} s")
     if segment.features:

@@ -17,6 +17,7 @@ from ropecheck.conformance.families.fields import (
     GLM,
     IMAGE,
     NEWLINE,
+    PATCH,
     SLICE_END,
     SLICE_START,
     TEXT,
@@ -25,6 +26,7 @@ from ropecheck.conformance.families.fields import (
     VIDEO_START,
     VISION_END,
     VISION_START,
+    limits,
 )
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.families.glm_image import GLM_IMAGE
@@ -33,6 +35,7 @@ from ropecheck.spec.families.omni import video_with_audio
 from ropecheck.spec.families.qwen2_5_omni import Qwen2_5Omni
 from ropecheck.spec.families.qwen3_asr import Qwen3ASR
 from ropecheck.spec.families.qwen3_omni import Qwen3Omni
+from ropecheck.spec.families.resize import crops, tokens
 from ropecheck.spec.history import History, OutOfDomain, Run, image, run_length, text, video
 
 Grid = tuple[int, int, int]
@@ -54,6 +57,8 @@ class Segment(msgspec.Struct, frozen=True, tag="segment", omit_defaults=True):
     """MiniCPM-V: rows and columns of an image's slices, height and width of each in patches."""
     bare: bool = False
     """Without markers: the item touches what is beside it."""
+    pixels: tuple[int, int] | None = None
+    """An image's (height, width) as a client sends it: the family's resize rule says the grid."""
 
 
 class Laid(msgspec.Struct, frozen=True):
@@ -72,6 +77,8 @@ class Laid(msgspec.Struct, frozen=True):
     """Per item (kind, first placeholder, one past the last); a video is one item, also where its frames are apart.
     MiniCPM-V: per crop."""
     targets: tuple[Grid, ...]
+    pixels: tuple[tuple[int, int] | None, ...] = ()
+    """Per image as a client sends it; None: its grid's."""
 
 
 class Writer:
@@ -202,7 +209,12 @@ def lay_out(family: str, segments: tuple[Segment, ...]) -> Laid:
     seconds: list[float] = []
     features: list[int] = []
     targets: list[Grid] = []
+    pixels: list[tuple[int, int] | None] = []
     for segment in segments:
+        if segment.pixels is not None:
+            segment = sized(family, segment, segment.pixels)
+        if segment.kind == "image":
+            pixels.append(segment.pixels)
         grid = segment.grid or (1, 1, 1)
         if segment.kind == "text":
             writer.text(*[TEXT] * segment.tokens)
@@ -253,7 +265,20 @@ def lay_out(family: str, segments: tuple[Segment, ...]) -> Laid:
         media=tuple(writer.placed),
         items=tuple(writer.items),
         targets=tuple(targets),
+        pixels=tuple(pixels),
     )
+
+
+def sized(family: str, segment: Segment, pixels: tuple[int, int]) -> Segment:
+    """The segment with the grid, and the slices, that the family's resize rule gives so many pixels."""
+    merge = getattr(FAMILIES[family], "merge", 2)
+    if family == MINICPM_V4_7.name:
+        found = crops(pixels, PATCH[family] * merge)
+        (high, wide), (rows, cols), (slice_high, slice_wide) = found.thumbnail, found.grid, found.slice
+        slices = (rows, cols, slice_high * merge, slice_wide * merge) if rows else None
+        return msgspec.structs.replace(segment, grid=(1, high * merge, wide * merge), slices=slices)
+    high, wide = tokens(limits(family, merge), pixels)
+    return msgspec.structs.replace(segment, grid=(1, high * merge, wide * merge))
 
 
 def audio_tokens(family: str, features: int) -> int:

@@ -13,6 +13,8 @@ ROUTES: dict[str, str] = {
     "encoder apart": "the vision tower in another process (EPD)",
     "scheduler": "a request without a table: the scheduler's fallback",
     "transformers back end": "the processor of the Transformers back end",
+    "rust server": "media that the Rust server preprocessed, as the scheduler unpacks them",
+    "dictionary": "a processor's output as a dictionary",
 }
 """Name -> what it is."""
 

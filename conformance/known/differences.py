@@ -40,7 +40,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The versions that were seen with it; "" for all."""
     rules: tuple[str, ...]
     signatures: tuple[str, ...]
-    builder: str = "rope_index"
+    builder: str | tuple[str, ...] = "rope_index"
+    """One, or several that differ alike."""
     when: str
     """A name in `CONDITIONS`."""
     kind: str
@@ -73,7 +74,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return (
             self.target in (target, ANY)
             and case.family in self.families
-            and case.builder == self.builder
+            and case.builder in ((self.builder,) if isinstance(self.builder, str) else self.builder)
             and failure.rule in self.rules
             and failure.signature in self.signatures
             and (not self.versions or within(version, self.versions))
@@ -135,6 +136,7 @@ CONDITIONS: dict[str, Callable[[Case], bool]] = {
     "a picture on its side": lambda case: len({s.grid for s in segments(case, "image")}) > 1,
     "a clip at two rates": lambda case: len({s.seconds for s in segments(case, "video")}) > 1,
     "a video": lambda case: bool(segments(case, "video")),
+    "a picture beside a clip": lambda case: bool(segments(case, "image") and segments(case, "video")),
     "a batch of prompts": lambda case: len(case.prompts) > 1,
     "a track": lambda case: bool(segments(case, "track")),
     "a track whose interval is longer than a chunk": _long_interval,

@@ -1,5 +1,5 @@
-"""What is sent through every route: pictures and clips that no resize rule changes, so that what the client sent says
-everything. Expected: the family's table of that.
+"""What is sent through every route: pictures, clips and sounds that no resize rule changes, so that what the client sent
+says everything. Expected: the family's table of that.
 
 A clip's frames are two per temporal step, at most two a second, so that sampling at two a second keeps every one.
 """
@@ -8,17 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from ropecheck.conformance.families.case import Case, offered
-from ropecheck.conformance.families.cases import Prompt, film, picture, words
+from ropecheck.conformance.families.cases import Prompt, film, picture, sound, words
+from ropecheck.conformance.families.layout import Segment
 from ropecheck.conformance.families.routes import IDENTITY_ROUTES, PREFIX, TWICE
 from ropecheck.spec.families import FAMILIES
 
-IMAGE_ROUTES = ("client", "token prompt", "cache", "processor output", "embeddings", "encoder apart", "scheduler")
-VIDEO_ROUTES = ("client", "token prompt", "encoder apart", "scheduler")
-BACK_END = "transformers back end"
-
-DRIVEN = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "qwen4_exp", "cosmos3_omni")
+QWEN = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "qwen4_exp", "cosmos3_omni")
+"""Families of Qwen-VL's processor."""
+DRIVEN = (
+    *QWEN,
+    *("cosmos3_edge", "qwen3_omni", "qwen3_asr", "glm4_1v", "glm4_5v", "glm4_6v", "glm_ocr"),
+    *("paddleocr_vl", "ernie4_5_vl", "minicpm_v4_7"),
+)
 """Families whose processors can be built here."""
+
+BACK_END = "transformers back end"
+_EVERY = ("client", "token prompt", "scheduler", "dictionary")
+
+
+def routes_of(family: str, kind: str) -> tuple[str, ...]:
+    """The routes of a family that media of a kind can take; what one class does for many families is asked of three."""
+    if family == "minicpm_v4_7":  # its table is always the scheduler's
+        return ("client", "token prompt")
+    found = ["client", "token prompt", "scheduler"]
+    if family in (*QWEN, "qwen3_omni") and family not in ("qwen4_exp", "cosmos3_omni"):  # which the engine refuses
+        found += ["encoder apart"]
+    if kind != "audio" and family in (*PAIRED, "qwen3_omni", "paddleocr_vl", "glm4_1v", "glm4_6v"):
+        found += ["processor output"]
+    if kind == "image" and family in PAIRED:
+        found += ["cache", "embeddings", "rust server", "dictionary"]
+    return tuple(found)
 
 
 PAIRED = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
@@ -40,8 +62,8 @@ def pairs(family: str) -> Iterator[Case]:
             yield case("a picture on its side", route, flat, tall)
     if family != "qwen3_vl":  # there the time of a frame is text, and the tokens differ
         slow, fast = ((words(2), film(3, 2, 2, seconds), words(2)) for seconds in (1.0, 2.0))
-        yield case("the same clip", "encoder apart", slow, slow)
-        yield case("the clip at another rate", "encoder apart", slow, fast)
+        yield case("the same clip", "processor output", slow, slow)
+        yield case("the clip at another rate", "processor output", slow, fast)
 
 
 def images() -> dict[str, Prompt]:
@@ -55,6 +77,42 @@ def images() -> dict[str, Prompt]:
     }
 
 
+def cropped() -> dict[str, Prompt]:
+    """MiniCPM-V: pictures by their pixels, with slices and without."""
+    return {
+        "one square": (words(2), Segment(kind="image", pixels=(448, 448)), words(3)),
+        "a small picture": (words(2), Segment(kind="image", pixels=(60, 100)), words(3)),
+        "slices below each other": (words(1), Segment(kind="image", pixels=(896, 560)), words(1)),
+        "slices beside each other": (words(1), Segment(kind="image", pixels=(420, 900)), words(1)),
+        "six slices, then a square": (
+            words(1),
+            Segment(kind="image", pixels=(900, 1300)),
+            words(2),
+            Segment(kind="image", pixels=(300, 300)),
+            words(1),
+        ),
+        "two frames, then a picture": (
+            words(1),
+            film(2, 32, 32),
+            words(1),
+            Segment(kind="image", pixels=(448, 448)),
+            words(1),
+        ),
+    }
+
+
+def resized() -> dict[str, Prompt]:
+    """Pictures whose sides are no whole tokens, or outside the limits."""
+
+    def sized(height: int, width: int) -> Segment:
+        return Segment(kind="image", pixels=(height, width))
+
+    return {
+        "a picture of odd sides": (words(1), sized(61, 130), words(2)),
+        "a small and a large picture": (words(1), sized(33, 95), words(1), sized(600, 480), words(1)),
+    }
+
+
 def videos() -> dict[str, Prompt]:
     return {
         "one clip": (words(2), film(2, 4, 6, 1.0), words(2)),
@@ -63,6 +121,18 @@ def videos() -> dict[str, Prompt]:
         "a picture, then a clip": (words(1), picture(4, 6), words(1), film(2, 4, 4, 2.0), words(1)),
         "a clip, then a picture": (words(1), film(2, 4, 4, 2.0), words(1), picture(4, 6), words(1)),
     }
+
+
+def sounds(pictures: bool) -> dict[str, Prompt]:
+    found = {
+        "a sound": (words(2), sound(250), words(2)),
+        "a short sound": (words(1), sound(3), words(1)),
+        "two sounds": (words(1), sound(120), words(2), sound(300), words(1)),
+    }
+    if pictures:
+        found["a picture, then a sound"] = (words(1), picture(4, 6), words(1), sound(80), words(1))
+        found["a sound, then a clip"] = (words(1), sound(80), words(1), film(2, 4, 4, 2.0), words(1))
+    return found
 
 
 def cases(target: str) -> Iterator[Case]:
@@ -76,19 +146,41 @@ def routed(family: str) -> Iterator[Case]:
     """The cases of one family; none of a family whose processors are not built."""
     if family not in DRIVEN:
         return
-    yield from _of(family, images(), IMAGE_ROUTES)
-    if "video" in FAMILIES[family].kinds:
-        yield from _of(family, videos(), VIDEO_ROUTES)
-    yield from _of(family, images(), (BACK_END,))
+    if family == "minicpm_v4_7":
+        yield from _of(family, cropped(), routes_of(family, "image"))
+        return
+    kinds = FAMILIES[family].kinds
+    for kind, prompts in (("image", images() | resized()), ("video", videos()), ("audio", sounds("image" in kinds))):
+        if kind in kinds and (family, kind) not in UNSENT:
+            yield from _of(family, prompts, routes_of(family, kind))
+    if family in QWEN:
+        yield from _of(family, images(), (BACK_END,))
     if family in PAIRED:
         yield from pairs(family)
+
+
+UNSENT = (("paddleocr_vl", "video"),)
+"""Kinds that a family's builder places and its processor does not take."""
 
 
 def _of(family: str, prompts: dict[str, Prompt], routes: tuple[str, ...]) -> Iterator[Case]:
     rule = "families.absolute_time" if FAMILIES[family].absolute_time else "families.table"
     for route in routes:
         for name, prompt in prompts.items():
+            if (family, route, name) == ("qwen3_omni", "processor output", "two clips"):
+                continue  # its processor takes one rate for all clips
+            if family == "ernie4_5_vl":
+                prompt = tuple(map(for_ernie, prompt))
             clips = any(segment.kind == "video" for segment in prompt)
             yield Case(
                 f"{family}: {name} ({route})", family, (prompt,), rule if clips else "families.table", PREFIX + route
             )
+
+
+def for_ernie(segment: Segment) -> Segment:
+    """Two steps of a clip make a token, and a picture has four at least."""
+    if segment.grid is None:
+        return segment
+    t, h, w = segment.grid
+    grid = (t + t % 2, h, w) if segment.kind == "video" else (t, max(h, 4), max(w, 4))
+    return msgspec.structs.replace(segment, grid=grid)
