@@ -2,7 +2,7 @@
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| grids, intervals, sounds | PromptTable.image_grids, .. | `EncoderPreprocessor.process_mm_items` on the client's files |
+| grids, intervals | PromptTable.image_grids, .. | `EncoderPreprocessor.process_mm_items` on the client's files |
 | table | PromptTables.table | `get_validated_mm_data` of what was received |
 
 Faked: the towers (their embeddings are zeros of the right number of rows), the transport, and the constructor of the
@@ -33,8 +33,7 @@ def received(processor: Any, sent: media.Message, call: Callable[..., Any]) -> A
     Modality = imported("sglang.srt.managers.schedule_batch").Modality
     receiver, server = imported(PLACE + "receiver"), imported(PLACE + "server")
     encoder = preprocessor(processor)
-    sounds = [one for one in sent.sounds]
-    parts = [(Modality.IMAGE, sent.images), (Modality.VIDEO, sent.videos), (Modality.AUDIO, sounds)]
+    parts = [(Modality.IMAGE, sent.images), (Modality.VIDEO, sent.videos), (Modality.AUDIO, sent.sounds)]
     parts = [(modality, list(items)) for modality, items in parts if items]
     whole = None
     for number, (modality, items) in enumerate(parts):

@@ -123,7 +123,7 @@ def message(
         written += _words(step.ids[0][at : item.start], markers) + marks[item.kind]
         number = len(sent[item.kind])
         if item.kind == "image":
-            grid = [next(images) for _ in range(item.parts)][0]
+            grid, *_ = [next(images) for _ in range(item.parts)]
             size = next(pixels, None)
             seed = None if plain else number
             sent["image"].append(picture(grid, patch, seed) if size is None else image(*size, seed))

@@ -84,6 +84,7 @@ _GLM_MARKS = {
     "video": around("begin_of_video", "video", "end_of_video"),
 }
 _SMALL_CLIPS: dict[str, dict[str, Any]] = {"video": {"min_pixels": 1, "max_pixels": processors.LARGEST}}
+_SMALL_PICTURES = {"image": {"min_pixels": 1, "max_pixels": processors.LARGEST}}
 
 _QWEN2 = Model(processors.qwen("Qwen2VLProcessor"), _QWEN_TOKENS, _QWEN_MARKS, 14, flags=_SMALL_CLIPS)
 _QWEN2_5 = Model(processors.qwen("Qwen2_5_VLProcessor"), _QWEN_TOKENS, _QWEN_MARKS, 14, flags=_SMALL_CLIPS)
@@ -99,9 +100,7 @@ MODELS: dict[str, Model] = {
     "qwen2_vl": _QWEN2,
     "qwen2_5_vl": _QWEN2_5,
     **dict.fromkeys(("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "qwen4_exp", "cosmos3_omni"), _QWEN3),
-    "cosmos3_edge": Model(
-        processors.none, _QWEN_TOKENS, _QWEN_MARKS, 16, per_step=1, flags={"image": {"min_pixels": 1, "max_pixels": processors.LARGEST}}
-    ),
+    "cosmos3_edge": Model(processors.none, _QWEN_TOKENS, _QWEN_MARKS, 16, per_step=1, flags=_SMALL_PICTURES),
     "qwen3_omni": Model(
         processors.omni,
         _QWEN_TOKENS | {"audio_token_id": "<|audio_pad|>", "audio_start_token_id": "<|audio_start|>"},

@@ -93,6 +93,7 @@ class NoTable(Exception):
 TWICE = "two requests, "
 """Before a route's name: two requests through it, and the prefix cache between them."""
 
+
 def own_files(decoder: Any) -> None:
     """A clip or a sound that is decoded already is no file to be opened."""
     base = imported(models.MODULES + "base_processor")

@@ -10,8 +10,8 @@ import numpy as np
 
 from ropecheck.adapters.protocol import Item, PromptTable
 from ropecheck.conformance.families.fields import CONFIG, MARKERS, OMNI, PAD
-from ropecheck.conformance.families.routes import PREFIX
 from ropecheck.conformance.families.layout import Laid, Segment, lay_out
+from ropecheck.conformance.families.routes import PREFIX
 from ropecheck.conformance.families.torn import tear
 from ropecheck.reference.blocks import Table
 from ropecheck.reference.prompt_tables import delta, prompt_table

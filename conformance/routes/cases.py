@@ -1,5 +1,5 @@
-"""What is sent through every route: pictures, clips and sounds that no resize rule changes, so that what the client sent
-says everything. Expected: the family's table of that.
+"""What is sent through every route: pictures, clips and sounds. Expected: the family's table of what was sent, with the
+sizes that its resize rule gives.
 
 A clip's frames are two per temporal step, at most two a second, so that sampling at two a second keeps every one.
 """
@@ -26,14 +26,15 @@ DRIVEN = (
 """Families whose processors can be built here."""
 
 BACK_END = "transformers back end"
-_EVERY = ("client", "token prompt", "scheduler", "dictionary")
 
 
 def routes_of(family: str, kind: str) -> tuple[str, ...]:
     """The routes of a family that media of a kind can take; what one class does for many families is asked of three."""
     if family == "minicpm_v4_7":  # its table is always the scheduler's
         return ("client", "token prompt")
-    found = ["client", "token prompt", "scheduler"]
+    found = ["client", "scheduler"]
+    if family not in QWEN or family in PAIRED:
+        found += ["token prompt"]
     if family in (*QWEN, "qwen3_omni") and family not in ("qwen4_exp", "cosmos3_omni"):  # which the engine refuses
         found += ["encoder apart"]
     if kind != "audio" and family in (*PAIRED, "qwen3_omni", "paddleocr_vl", "glm4_1v", "glm4_6v"):

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from ropecheck.adapters.protocol import PromptTables
+from ropecheck.adapters.sglang_routes.media import joined, message
 from ropecheck.adapters.sglang_routes.sources import Watch, listed
 from ropecheck.conformance.families.case import Case, expected, step
 from ropecheck.conformance.families.cases import words
+from ropecheck.conformance.families.fields import MARKERS
 from ropecheck.conformance.families.layout import Segment
 from ropecheck.conformance.families.routes import BUILDERS, ROUTES
 from ropecheck.conformance.routes.cases import BACK_END, DRIVEN, cases, routed
@@ -75,7 +77,7 @@ def test_an_assumed_interval_is_named(seconds: float, shape: str) -> None:
     case = case_of("qwen2_5_vl: a slow clip (client)")
     wrong = (text(2), video(2, 4, 4, seconds), text(3))
     assert [one.signature for one in judge(case, answered(case, wrong)).failures] == [shape]
-    other = judge(case, answered(case, (text(2), video(2, 4, 4, 2.0), text(3)))).failures
+    other = judge(case, answered(case, (text(2), video(2, 4, 4, 2.5), text(3)))).failures
     assert other and "every interval" not in other[0].signature
 
 
@@ -148,3 +150,20 @@ def test_a_hit_is_no_longer_than_the_columns_agree() -> None:
     assert agreeing(second, first) == 4 and identity(second, first, 4) and not identity(second, first, 5)
     assert paired(case, 4) == []
     assert paired(case, 9) == ["the second request is served 9 of 9 tokens; its columns agree for 4"]
+
+
+def test_a_pictures_crops_and_a_clips_frames_are_one_thing_to_send() -> None:
+    prompt = (words(1), Segment(kind="image", pixels=(896, 560)), words(1), Segment(kind="video", grid=(2, 8, 8)))
+    case = Case("x", "minicpm_v4_7", (prompt,), builder=BUILDERS[0])
+    sent = joined(step(case), set(MARKERS))
+    assert [(one.kind, one.parts) for one in sent] == [("image", 3), ("video", 2)]
+
+
+def test_text_that_a_client_writes_is_the_text_of_the_case() -> None:
+    """Markers are the processor's; every other token is a word."""
+    case = case_of("qwen3_omni: a sound, then a clip (client)")
+    marks = {"audio": "(sound)", "video": "(clip)"}
+    sent = message(step(case), 16, 2, marks, object)
+    assert sent.text == "w(sound)w(clip)w"
+    assert [len(one.samples) for one in sent.sounds] == [80 * 160]
+    assert [(len(one), one.avg_fps) for one in sent.videos] == [(4, 1.0)]
