@@ -33,8 +33,8 @@ def received(processor: Any, sent: media.Message, call: Callable[..., Any]) -> A
     Modality = imported("sglang.srt.managers.schedule_batch").Modality
     receiver, server = imported(PLACE + "receiver"), imported(PLACE + "server")
     encoder = preprocessor(processor)
-    parts = [(Modality.IMAGE, sent.images), (Modality.VIDEO, sent.videos), (Modality.AUDIO, sent.sounds)]
-    parts = [(modality, list(items)) for modality, items in parts if items]
+    kinds = ((Modality.IMAGE, sent.images), (Modality.VIDEO, sent.videos), (Modality.AUDIO, sent.sounds))
+    parts = [(modality, list(items)) for modality, items in kinds if items]
     whole = None
     for number, (modality, items) in enumerate(parts):
         made = asyncio.run(call(encoder.process_mm_items, items, modality))
