@@ -1,4 +1,4 @@
-"""What recording costs a server: a toy model, the same load with the recorder off and on, in turns, tokens a second.
+"""What recording and monitoring cost a server: a toy model, the same load with each, in turns, tokens a second.
 
     .venv/bin/python -m bench.live_recording [--target T] [--device cpu|cuda] [--via http|engine] [--rounds 3]
 
@@ -53,7 +53,7 @@ def main() -> None:
     model = toy(target, "qwen2_5_vl", given.out / "toys")
     servers: dict[str, Server] = {}
     try:
-        for mode in ("off", "log"):
+        for mode in ("off", "log", "monitor"):
             start = Start(
                 target=target,
                 device=given.device,
@@ -79,7 +79,10 @@ def main() -> None:
                 {
                     "tokens_per_second": {mode: round(statistics.median(these), 1) for mode, these in speeds.items()},
                     "all": {mode: [round(one, 1) for one in these] for mode, these in speeds.items()},
-                    "log_to_off": round(statistics.median(speeds["log"]) / statistics.median(speeds["off"]), 4),
+                    "to_off": {
+                        mode: round(statistics.median(these) / statistics.median(speeds["off"]), 4)
+                        for mode, these in speeds.items()
+                    },
                     "bytes_recorded": sum(path.stat().st_size for path in paths),
                 }
             )

@@ -7,7 +7,8 @@ This module joins what may not know each other: the engine's watcher and the jud
 | variable | means |
 | --- | --- |
 | ROPECHECK_RECORD | the folder; unset or empty: off, and nothing is imported |
-| ROPECHECK_RECORD_MODE | `log`: files, judged later. `raise`: judged at once; the first failure stops the engine |
+| ROPECHECK_RECORD_MODE | `log`: files, judged later. `raise`: judged at once; the first failure stops the engine. |
+| | `monitor`: rows compared on the device, a line in the log when one is wrong, a count at the end |
 | ROPECHECK_RECORD_LIMIT | megabytes of one stream's files in all (512) |
 """
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ropecheck.adapters import events
 
 FOLDER, MODE, LIMIT = "ROPECHECK_RECORD", "ROPECHECK_RECORD_MODE", "ROPECHECK_RECORD_LIMIT"
-MODES = ("log", "raise")
+MODES = ("log", "raise", "monitor")
 
 
 def start() -> None:
@@ -58,7 +59,22 @@ def _open(header: events.Header) -> Any:
     limit = float(os.environ.get(LIMIT, "0")) * 1e6 or float(LARGEST * KEEP)
     judge = _judge() if os.environ.get(MODE, "log") == "raise" else None
     folder = Path(os.environ[FOLDER])
+    if os.environ.get(MODE) == "monitor":
+        return _monitor(header, folder)
     return Files(folder, header, f"scheduler-{os.getpid()}", largest=int(limit / KEEP), judge=judge)
+
+
+def _monitor(header: events.Header, folder: Path) -> Any:
+    """Compares where the tables are."""
+    import logging
+
+    from ropecheck.adapters.sglang.recorder.monitor import EVERY, Monitor
+    from ropecheck.conformance.trace.follow import Follower
+
+    follower = Follower(header.family)
+    every = int(os.environ.get("ROPECHECK_MONITOR_EVERY") or EVERY)
+    file = folder / f"monitor-{os.getpid()}.json"
+    return Monitor(follower.feed, follower.place, file, logging.getLogger("ropecheck").error, every)
 
 
 def _judge() -> Any:

@@ -18,7 +18,12 @@ from ropecheck.conformance.trace.folder import streams, summary
 def record(
     command: Annotated[list[str], typer.Argument(help="The command and its arguments, after --.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for the streams.")] = Path(".ropecheck") / "record",
-    mode: Annotated[str, typer.Option("--mode", help="log, or raise: stop the engine at the first failure.")] = "log",
+    mode: Annotated[
+        str,
+        typer.Option(
+            "--mode", help="log; raise: stop the engine at the first failure; monitor: compare on the device."
+        ),
+    ] = "log",
     limit: Annotated[float, typer.Option("--limit", help="Megabytes of one stream; older parts go.")] = 512.0,
     check: Annotated[bool, typer.Option("--check/--no-check", help="Judge the streams when the command ends.")] = True,
 ) -> int:

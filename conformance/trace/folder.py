@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,6 +60,17 @@ def summary(folder: Path) -> Summary:
         made.forwards += checked.judge.forwards
         made.failures += sum(checked.counts.values())
         made.lines += [f"{name}: {line}" for line in told(checked)]
+    for path in sorted(folder.glob("monitor-*.json")):
+        told_by = json.loads(path.read_text(encoding="utf-8"))
+        looked = sum(told_by["looked_at"].values())
+        made.streams, made.forwards, made.failures = (
+            made.streams + 1,
+            made.forwards + looked,
+            made.failures + told_by["wrong"],
+        )
+        made.lines.append(
+            f"{path.stem}: looked at {looked} of {told_by['forwards']} forwards, wrong: {told_by['wrong']}"
+        )
     for path in sorted(folder.glob("*.error.txt")):
         made.unread.append(f"{path.name}: {path.read_text(encoding='utf-8').strip()}")
         made.lines.append(f"the recorder failed: {made.unread[-1]}")

@@ -3,6 +3,7 @@ that its own faults do not."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -192,6 +193,27 @@ def test_a_fault_of_the_recorder_ends_the_recording_alone(engine: Callable[..., 
     assert len(fake.SenderWrapper.sent) == 4
     assert "AttributeError" in "".join(path.read_text() for path in tmp_path.glob("*.error.txt"))
     assert summary(tmp_path).exit_code == 3
+
+
+@pytest.mark.parametrize("skew", [0, 1])
+def test_a_monitor_looks_and_writes_a_count(engine: Callable[..., Any], tmp_path: Path, skew: int) -> None:
+    """The engine's own index is believed, so the fault is one between the rows and it."""
+    fake = engine("monitor")
+    scheduler = fake.Scheduler()
+    inner = scheduler.batch
+
+    def batch(mode: str, *args: Any) -> Any:
+        made = inner(mode, *args)
+        made.mrope_positions = made.mrope_positions + (skew if mode == "DECODE" else 0)
+        return made
+
+    scheduler.batch = batch
+    watch._active[0].sink._every = 1  # type: ignore[attr-defined]
+    scheduler.handle_generate_request(request())
+    scheduler.run_event_loop()
+    found = json.loads(next(tmp_path.glob("monitor-*.json")).read_text())
+    assert found == {"wrong": bool(skew), "looked_at": {"extend": 1, "decode": 3}, "forwards": 4}
+    assert told(tmp_path) == []
 
 
 def test_an_exception_of_the_loop_is_the_last_event(engine: Callable[..., Any], tmp_path: Path) -> None:

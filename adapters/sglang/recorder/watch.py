@@ -30,6 +30,13 @@ FAMILY = {module: family for family, (module, _) in reversed(CLASSES.items())}
 class Sink:
     """Where events go. A recorder calls nothing else."""
 
+    looks = False
+    """It looks at forwards itself, where their tables are (`look`); nothing is copied for it."""
+
+    def look(self, mode: str, batch: Any, positions: Any, rows: Any) -> None:
+        """One forward of the target's network."""
+        raise NotImplementedError
+
     def put(self, entry: events.Event | Entry) -> object:
         """Take an event."""
         raise NotImplementedError
@@ -71,6 +78,7 @@ class Recorder:
         """The forward mode that a runner is in the middle of."""
         self._draft = False
         self._batch: Any = None
+        self._looked = False
         self._seen: tables.Given | None = None
         self._step = 0
         self._wrapped: set[int] = set()
@@ -87,6 +95,7 @@ class Recorder:
         if self._mode:
             return False
         self._mode, self._seen, self._batch = batch.forward_mode.name, None, batch  # mixed ones are relabelled inside
+        self._looked = False
         self._draft = bool(runner.is_draft_worker)
         self._step = self._step + 1 if self._draft and self._mode == "DECODE" else 0
         self._eager(runner.model)
@@ -98,7 +107,7 @@ class Recorder:
 
     def replayed(self, runner: Any, batch: Any, result: Any) -> None:
         """Where no network was called a graph was replayed: what it read."""
-        if self._seen is None and (found := _static(runner, batch, result)) is not None:
+        if self._seen is None and not self._looked and (found := _static(runner, batch, result)) is not None:
             self.given(*found)
 
     def given(self, positions: Any, rows: Any) -> None:
@@ -108,6 +117,11 @@ class Recorder:
         positions = None if positions is None else positions[:width]
         rows = None if rows is None else rows[:, :width]
         mode = tables.MODES.get(self._mode, self._mode.lower())
+        if self.sink.looks:
+            self._looked = True
+            if not self._draft:
+                self.sink.look(mode, batch, positions, rows)
+            return
         step = max(0, self._step - 1)
         self._seen = tables.given(mode, batch, positions, rows, draft=self._draft, step=step)
         if not self._draft:
@@ -123,7 +137,7 @@ class Recorder:
 
         @functools.wraps(inner)
         def forward(input_ids: Any, positions: Any, forward_batch: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._mode and self._seen is None:
+            if self._mode and self._seen is None and not self._looked:
                 with _guarded():
                     self.given(positions, forward_batch.mrope_positions)
             return inner(input_ids, positions, forward_batch, *args, **kwargs)
@@ -138,6 +152,8 @@ class Recorder:
 
     def ran(self, result: Any) -> None:
         """It was launched: its forwards' answers come with its result."""
+        if self.sink.looks:
+            return
         ids = getattr(result, "next_token_ids", None)
         on_device = ids is not None and hasattr(ids, "device") and ids.device.type != "cpu"
         self._open.append((result, self._runs, tables.Host(ids=ids) if on_device else None))
@@ -145,6 +161,8 @@ class Recorder:
 
     def processed(self, result: Any) -> None:
         """The engine is about to read a result: its forwards are complete, and so are those of earlier ones."""
+        if self.sink.looks:
+            return
         if (done := getattr(result, "copy_done", None)) is not None:
             done.synchronize()  # which the engine does next
         for at, (one, forwards, copied) in enumerate(self._open):

@@ -1,0 +1,156 @@
+"""Compare a server's tables where they are: one flag comes back, nobody waits, nothing is written but a count.
+
+Each token's index is what the engine's own 1-D table says; what the three rows must be there follows from the request's
+history. (Whether the index is right, and lengths and replies, is what a recording is judged for.)
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| delta | `Monitor` | - |
+| a prompt's columns | `Monitor` | - |
+
+Nothing is faked here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ropecheck.adapters import events
+from ropecheck.adapters.recording import Entry
+from ropecheck.adapters.sglang.recorder.watch import Sink
+
+EVERY = 8
+"""Of decodes every so many are looked at; all others always."""
+NEWS = 64
+"""Looks between two copies of the flag."""
+
+
+class Monitor(Sink):
+    """Follows requests by `feed`, asks `place` where they are, and tells `say` once when something was wrong.
+
+    A place has `rows`, the columns of its prompt, one tuple per row, and `delta`, how far text behind them is ahead of
+    its index.
+    """
+
+    looks = True
+
+    def __init__(
+        self,
+        feed: Callable[[events.Event], None],
+        place: Callable[[str], Any],
+        file: Path,
+        say: Callable[[str], None],
+        every: int = EVERY,
+    ) -> None:
+        self._feed, self._place, self._file, self._say = feed, place, file, say
+        self._every = max(1, every)
+        self.counts: dict[str, int] = {}
+        """Mode -> forwards looked at."""
+        self._seen = 0
+        self._flag: Any = None
+        self._host: Any = None
+        self._event: Any = None
+        self.wrong = False
+        self._known: tuple[tuple[str, ...], int, Any] | None = None
+        """The last batch's requests, tokens of each, and their deltas on the device."""
+
+    def put(self, entry: events.Event | Entry) -> object:
+        """Follow an event."""
+        if not isinstance(entry, Entry):
+            self._feed(entry)
+            if isinstance(entry, events.Arrive):
+                self._known = None  # a name may come again
+        return None
+
+    def look(self, mode: str, batch: Any, positions: Any, rows: Any) -> None:
+        """Compare one forward. positions: int64 [T]; rows: int64 [3, T] or None, on the model's device."""
+        self._seen += 1
+        if rows is None or (mode == "decode" and self._seen % self._every):
+            return
+        windows = batch.extend_seq_lens_cpu if mode in ("extend", "mixed") else None
+        expected = self._deltas(batch.rids, positions) if windows is None else self._columns(batch, windows, positions)
+        if expected is None:
+            return
+        self.counts[mode] = self.counts.get(mode, 0) + 1
+        if self._flag is None:
+            self._flag = torch.zeros((), dtype=torch.bool, device=positions.device)
+        found = rows - positions if windows is None else rows
+        self._flag.logical_or_((found != expected).any())
+        if self._seen // self._every % NEWS == 0:
+            self._news()
+
+    def _deltas(self, reqs: Sequence[str], positions: Any) -> Any:
+        """int64 [T]; None where a request is not known. The same batch again costs nothing."""
+        each = len(positions) // max(1, len(reqs))
+        key = tuple(reqs)
+        if self._known is not None and self._known[:2] == (key, each):
+            return self._known[2]
+        places = [self._place(req) for req in reqs]
+        if any(place is None for place in places):
+            return None
+        values = torch.tensor([place.delta for place in places for _ in range(each)])
+        self._known = (key, each, _there(values, positions))
+        return self._known[2]
+
+    def _columns(self, batch: Any, windows: Any, positions: Any) -> Any:
+        """int64 [3, T] of a batch of windows; None where a request is not known."""
+        made: list[list[int]] = [[], [], []]
+        for req, start, count in zip(batch.rids, batch.extend_prefix_lens_cpu, windows, strict=True):
+            place = self._place(req)
+            if place is None:
+                return None
+            first, stop, width = int(start), int(start) + int(count), len(place.rows[0])
+            for axis, row in enumerate(place.rows):
+                made[axis] += row[first:stop]
+                made[axis] += (index + place.delta for index in range(max(first, width), stop))
+        return _there(torch.tensor(made), positions)
+
+    def _news(self, wait: bool = False) -> None:
+        """Ask for the flag, and read the one that was asked for before."""
+        if self._flag is None:
+            return
+        if self._event is None:
+            if self._flag.device.type == "cpu":
+                self._heard(bool(self._flag))
+                return
+            self._host = torch.zeros((), dtype=torch.bool, pin_memory=True)
+            self._event = torch.cuda.Event()
+        elif wait or self._event.query():
+            if wait:
+                self._event.synchronize()
+            self._heard(bool(self._host))
+        self._host.copy_(self._flag, non_blocking=True)
+        self._event.record()
+
+    def _heard(self, wrong: bool) -> None:
+        if wrong and not self.wrong:
+            self.wrong = True
+            self._say("ropecheck: a forward read wrong positions; record the same load to see which")
+            self._write()
+
+    def _write(self) -> None:
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._file.write_text(json.dumps({"wrong": self.wrong, "looked_at": self.counts, "forwards": self._seen}))
+
+    def close(self) -> None:
+        """Read the flag a last time, and write what was looked at."""
+        self._news(wait=True)
+        self._news(wait=True)
+        self._write()
+
+    def failed(self, error: Exception) -> None:
+        """The monitor itself failed."""
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._file.with_suffix(".error.txt").write_text(f"{type(error).__name__}: {error}\n", encoding="utf-8")
+
+
+def _there(values: Any, beside: Any) -> Any:
+    """Host values on the device of a tensor, without a wait."""
+    if beside.device.type == "cpu":
+        return values
+    return values.pin_memory().to(beside.device, non_blocking=True)

@@ -1,0 +1,50 @@
+"""`ropecheck record -- CMD`: what it hands to the command, and its exit codes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ropecheck.adapters import events
+from ropecheck.conformance.cli.app import execute
+
+HEADER = events.line(events.Header(version=events.VERSION, family="qwen2_vl"))
+FORWARD = events.Forward(
+    mode="extend",
+    reqs=("a",),
+    tokens=(1,),
+    positions=(0,),
+    rows=((0,),) * 3,
+    answers=((7,),),
+    seq_lens=(1,),
+    prefix_lens=(0,),
+)
+RIGHT = events.line(events.Arrive("a", (events.Run("text", 1),), 2)) + events.line(FORWARD)
+WRITE = "import os, pathlib; pathlib.Path(os.environ['ROPECHECK_RECORD'], 'x.0000.ndjson').write_bytes({body!r})"
+
+
+def run(tmp_path: Path, body: bytes | None, code: int = 0, *options: str) -> int:
+    program = f"import os; os.makedirs(os.environ['ROPECHECK_RECORD'], exist_ok=True)\n{WRITE.format(body=body)}"
+    program = program if body is not None else "pass"
+    command = [sys.executable, "-c", f"{program}\nraise SystemExit({code})"]
+    return execute(["record", "--out", str(tmp_path / "out"), *options, "--", *command])
+
+
+def test_its_exit_code_is_the_tables_then_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path / "a", HEADER + RIGHT) == 0
+    assert run(tmp_path / "b", HEADER + RIGHT, 7) == 7
+    assert run(tmp_path / "c", HEADER + RIGHT.replace(b'"positions":[0]', b'"positions":[4]')) == 1
+    assert "table.index" in capsys.readouterr().out
+    assert run(tmp_path / "d", HEADER.replace(b"qwen2_vl", b"llama")) == 3
+    assert run(tmp_path / "e", None) == 4
+    assert run(tmp_path / "f", None, 5, "--no-check") == 5
+
+
+def test_bad_use_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, None, 0, "--mode", "loud") == 2
+    assert "log or raise or monitor" in capsys.readouterr().err
+    assert run(tmp_path, HEADER + RIGHT) == 0
+    assert run(tmp_path, HEADER + RIGHT) == 2, "an older recording is not mixed with a new one"
+    assert execute(["record", "--", str(tmp_path / "no such program")]) == 2
