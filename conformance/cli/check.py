@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ropecheck.adapters import protocol
 from ropecheck.conformance.cli.options import (
     KNOWN,
     KnownOption,
@@ -20,28 +19,30 @@ from ropecheck.conformance.cli.options import (
     limit_for,
     reports_for,
 )
-from ropecheck.conformance.errors import UsageError, meant
+from ropecheck.conformance.errors import GaveUp, UsageError, meant
 from ropecheck.conformance.known import failures as known_list
-from ropecheck.conformance.plan.planner import plan
 from ropecheck.conformance.report.terminal import Terminal
 from ropecheck.conformance.run import phases
 from ropecheck.conformance.run.base import Base, Planned
 from ropecheck.conformance.run.choice import Choice, words_of
+from ropecheck.conformance.run.edits import edits
 from ropecheck.conformance.run.events import Listener
 from ropecheck.conformance.run.phases import Options, Phase
 from ropecheck.conformance.run.pool import Pool
-from ropecheck.conformance.run.relevant import Relevant, relevant
+from ropecheck.conformance.run.relevant import Relevant, only
 from ropecheck.conformance.run.seat import Limits
 from ropecheck.conformance.run.session import Settings, pool_of, verdict_of
 from ropecheck.conformance.run.session import run as run_session
-from ropecheck.conformance.run.subject import AnyPlan, Subject
-from ropecheck.conformance.run.trace import traced_job
+from ropecheck.conformance.run.subject import Subject
+from ropecheck.conformance.run.warm import Warm
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.chosen import chosen
+from ropecheck.conformance.scenarios.chosen.laws import scenarios as laws
 from ropecheck.conformance.store.files import read_any, subject_of
 from ropecheck.conformance.targets import registry as targets
-from ropecheck.conformance.targets.changed import changed_functions, touches
+from ropecheck.conformance.targets.changed import changed_functions
 from ropecheck.conformance.targets.checkout import Checkout, at_commit, checkout_of, default_base, release_of, target_of
+from ropecheck.conformance.targets.provisioned import home
 from ropecheck.conformance.targets.registry import Target
 from ropecheck.spec.rules import all_rules
 
@@ -61,6 +62,9 @@ def check(
     changed: Annotated[
         bool, typer.Option("--changed", help="Only scenarios that run a function which differs from the base.")
     ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Stay, and check again what changed whenever a file is saved.")
+    ] = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="End at the first new finding.")] = False,
     max_failures: Annotated[int, typer.Option("--max-failures", help="End after so many new findings.")] = 0,
     last_failed: Annotated[bool, typer.Option("--last-failed", help="Only what failed last time.")] = False,
@@ -75,69 +79,107 @@ def check(
     checkout = checkout_of(path)
     if max_failures < 0:
         raise UsageError(f"--max-failures {max_failures}: must be 0 or more")
-    target = target_of(checkout, str(path) if "/" in str(path) else f"./{path}")
-    beside = base_of(base or default_base(checkout) or "known", path)
-    failed = _last_failed(out) if last_failed else ()
-    settings = Settings(
-        target=target,
-        workers=1,
-        out=out,
-        phases=(_phase("last failed", failed),) if last_failed else phases_of(phase, beside is not None, known),
-        options=Options(seed=seed),
-        limits=Limits(scenario=limit_for(time_limit)),
-        known_folder=known,
-        choice=Choice(modes=frozenset(mode or ()), rules=_rules(rule or ()), words=words_of(keyword)),
-        witnesses=beside is None and not last_failed,
-        most_new=1 if fail_fast else max_failures,
-        complete=False,
-    )
-    touched = _touched(checkout, base) if changed else frozenset()
-    with beside_it(beside, settings) as running, ExitStack() as stack:
-        listeners: list[Listener] = [*reports_for(report, out), Terminal(console())]
-        warm = None
-        if changed:
-            warm = stack.enter_context(pool_of(settings))
-            warm.start()
-            settings = replace(settings, choice=replace(settings.choice, also=_running_them(warm, touched)))
-        return run_session(replace(settings, base=running), listeners, warm).exit_code
+    name = str(path) if "/" in str(path) else f"./{path}"
+    target = target_of(checkout, name)
+    out.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        warm = Warm(target, out / "imports.log")
+        stack.callback(warm.close)
+        warm.begin()  # it takes the longest
+        beside = base_of(base or default_base(checkout) or "known", path)
+        settings = Settings(
+            target=target,
+            workers=1,
+            out=out,
+            options=Options(seed=seed),
+            limits=Limits(scenario=limit_for(time_limit)),
+            known_folder=known,
+            choice=Choice(modes=frozenset(mode or ()), rules=_rules(rule or ()), words=words_of(keyword)),
+            witnesses=False,
+            most_new=1 if fail_fast else max_failures,
+            complete=False,
+        )
+        running = stack.enter_context(beside_it(beside, settings, warm))
+        settings = replace(settings, base=running)
+
+        def once(checkout: Checkout, phases: tuple[Phase, ...], witnesses: bool = False) -> int:
+            asked = replace(settings, target=target_of(checkout, name), phases=phases, witnesses=witnesses)
+            with pool_of(asked, warm=warm) as pool:
+                listeners: list[Listener] = [*reports_for(report, out), Terminal(console())]
+                return run_session(asked, listeners, pool).exit_code
+
+        commit = "" if base == "known" or release_of(base) else base
+        commit = commit or default_base(checkout) or "HEAD"
+        if last_failed:
+            code = once(checkout, (_phase("last failed", _last_failed(out)),))
+        else:
+            phases = phases_of(phase, beside is not None, known)
+            first = _touching(checkout, commit)
+            if changed:
+                if first is None:
+                    raise UsageError(f"--changed: nothing of sglang differs from {commit}")
+                phases = tuple(only(one, first) for one in phases) if phase else ()
+            code = once(
+                checkout,
+                phases if first is None else (first.phase(_some()), *phases),
+                witnesses=beside is None and not changed,
+            )
+        if watch:
+            code = _watched(checkout, commit, code, once, out)
+        return code
 
 
-def _touched(checkout: Checkout, base: str) -> frozenset[tuple[str, str]]:
-    """The functions that the change touches. Raises UsageError when there are none."""
-    commit = "" if base == "known" or release_of(base) else base
-    commit = commit or default_base(checkout) or "HEAD"
+def _watched(
+    checkout: Checkout, commit: str, code: int, once: Callable[[Checkout, tuple[Phase, ...]], int], out: Path
+) -> int:
+    """Check again at every edit, until Ctrl-C: what the edits touch and what failed last time. The last exit code."""
+    say = console().print
+    say("watching; Ctrl-C ends")
+    with suppress(KeyboardInterrupt):
+        for edited in edits(checkout):
+            first = _touching(edited, commit)
+            failed = _failed(out)
+            phases = [_phase("last failed", failed)] if failed else []
+            if first is not None:
+                phases.append(first.phase(_some()))
+            if not phases:
+                say(f"{edited.identity}: nothing differs from {commit}")
+                code = 0
+                continue
+            try:
+                code = once(edited, tuple(phases))
+            except GaveUp as error:
+                say(f"{edited.identity}: {error}")
+                code = 3
+            say("watching; Ctrl-C ends")
+    return code
+
+
+def _some() -> list[Scenario]:
+    """What a change is looked for in."""
+    return [*chosen(), *laws()]
+
+
+def _touching(checkout: Checkout, commit: str) -> Relevant | None:
+    """The scenarios that a checkout's changes touch; None where nothing of the engine changed."""
     found = changed_functions(checkout, commit)
-    if not found:
-        raise UsageError(f"--changed: nothing of sglang differs from {commit}")
-    return found
-
-
-def _running_them(pool: Pool[AnyPlan], touched: frozenset[tuple[str, str]]) -> Relevant:
-    """The scenarios that run them. Raises UsageError when none does."""
-
-    def ran(scenario: Scenario) -> bool:
-        planned = plan(scenario)
-        for _, answer in pool.answers([replace(planned, job=traced_job(planned.job))]):
-            steps = answer.traced if isinstance(answer, protocol.Answer) else ()
-            return touches((name for step in steps for name in step), touched)
-        return False
-
-    found = relevant(chosen(), ran)
-    names = ", ".join(sorted(f"{file} {name}".strip() for file, name in touched))
-    if not found.touched:
-        raise UsageError(f"--changed: no scenario runs what changed: {names}")
-    console().print(f"{len(found.touched)} of {len(found.traced)} kinds of scenarios run what changed: {names}")
-    return found
+    return Relevant(found, home() / "reach.json") if found else None
 
 
 @contextmanager
-def beside_it(beside: Target | None, settings: Settings) -> Iterator[Base | None]:
-    """The base's worker, started beside the other one."""
+def beside_it(beside: Target | None, settings: Settings, warm: Warm | None = None) -> Iterator[Base | None]:
+    """The base's worker, started beside the other one; forked by `warm` where that can be."""
     if beside is None:
         yield None
         return
     pool: Pool[Planned] = Pool(
-        beside, device=settings.device, workers=1, out=settings.out / "base", limits=settings.limits
+        beside,
+        device=settings.device,
+        workers=1,
+        out=settings.out / "base",
+        limits=settings.limits,
+        warm=warm if warm is not None and warm.serves(beside) else None,
+        version=beside.identity,
     )
     with Base(beside.name, pool, verdict_of) as base:
         yield base
@@ -154,11 +196,12 @@ def base_of(base: str, path: Path) -> Target | None:
 
 
 def phases_of(names: list[str] | None, compared: bool, known: Path) -> tuple[Phase, ...]:
+    """The named phases, or the usual ones; where there is a base the known failures' witnesses come after them."""
     chosen = phases.select(names or PHASES)
     if not compared:
         return chosen
     witnesses: list[Subject] = [entry.witness for entry in known_list.load(known)]
-    return (_phase("known failures' witnesses", witnesses), *chosen)
+    return (*chosen, _phase("known failures' witnesses", witnesses))
 
 
 def _phase(name: str, scenarios: list[Subject] | tuple[Subject, ...]) -> Phase:
@@ -166,10 +209,14 @@ def _phase(name: str, scenarios: list[Subject] | tuple[Subject, ...]) -> Phase:
 
 
 def _last_failed(out: Path) -> list[Subject]:
-    found = [read_any(path) for path in sorted((out / "failures").glob("*.json"))]
-    if not found:
+    """Raises UsageError when nothing failed last time."""
+    if not (found := _failed(out)):
         raise UsageError(f"--last-failed: nothing failed in {out}")
-    return [subject_of(one) for one in found]
+    return found
+
+
+def _failed(out: Path) -> list[Subject]:
+    return [subject_of(read_any(path)) for path in sorted((out / "failures").glob("*.json"))]
 
 
 def _rules(names: list[str] | tuple[str, ...]) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.errors import GaveUp
@@ -56,6 +56,11 @@ class Base:
     def outcome(self, id: str) -> Outcome:
         """The outcome of a scenario that was wanted. Raises GaveUp when the base cannot run."""
         with self._changed:
+            # Whoever waits goes before those that nobody has asked for yet.
+            waiting = next((one for one in self._wanted if one.scenario.id == id), None)
+            if waiting is not None:
+                self._wanted.remove(waiting)
+                self._wanted.appendleft(waiting)
             self._changed.wait_for(lambda: id in self.outcomes or self._problem)
             if id in self.outcomes:
                 return self.outcomes[id]
@@ -78,21 +83,30 @@ class Base:
     def _serve(self) -> None:
         try:
             self.hello = self._pool.start()
-            while (batch := self._next()) is not None:
-                self._run(batch)
+            while self._more():
+                self._run()
         except Exception as error:  # whatever it is, whoever waits must hear of it
             with self._changed:
                 self._problem = str(error) or type(error).__name__
                 self._changed.notify_all()
 
-    def _next(self) -> list[Planned] | None:
+    def _more(self) -> bool:
+        """Wait for something to do; False: there will be no more."""
         with self._changed:
             self._changed.wait_for(lambda: self._wanted or self._ended)
-            batch, self._wanted = list(self._wanted), deque()
-            return None if self._ended else batch
+            return not self._ended
 
-    def _run(self, batch: Iterable[Planned]) -> None:
-        for planned, answer in self._pool.answers(batch):
+    def _taken(self) -> Iterator[Planned]:
+        """One after another, as the worker gets free."""
+        while True:
+            with self._changed:
+                if self._ended or not self._wanted:
+                    return
+                planned = self._wanted.popleft()
+            yield planned
+
+    def _run(self) -> None:
+        for planned, answer in self._pool.answers(self._taken()):
             outcome = self._verdict(planned, answer)
             with self._changed:
                 self.outcomes[planned.scenario.id] = outcome

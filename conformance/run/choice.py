@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -26,8 +25,6 @@ class Choice:
     """Only these rules count."""
     words: tuple[str, ...] = ()
     """All of them in the scenario's name; "not WORD": not in it."""
-    also: Callable[[Subject], bool] | None = None
-    """Only scenarios of which it is true."""
 
     def takes(self, scenario: Subject) -> bool:
         """Whether the scenario is to be run."""
@@ -36,9 +33,7 @@ class Choice:
             without = word.removeprefix("not ")
             if (without in name) is (without != word):
                 return False
-        if self.modes and not self.modes & modes_of(scenario):
-            return False
-        return self.also is None or self.also(scenario)
+        return not self.modes or bool(self.modes & modes_of(scenario))
 
     def of(self, outcome: Outcome) -> Outcome:
         """The outcome with the chosen rules alone."""

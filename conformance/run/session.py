@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -48,6 +48,7 @@ from ropecheck.conformance.run.seat import Doubted, Limits, Reply
 from ropecheck.conformance.run.subject import AnyPlan, CasePlan, ScriptPlan, Subject, plan_of
 from ropecheck.conformance.run.tally import Tally
 from ropecheck.conformance.run.trace import Passing, trace, traced_job
+from ropecheck.conformance.run.warm import Warm
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.random.shrink import shrink
 from ropecheck.conformance.scripts.script import Script
@@ -181,6 +182,13 @@ class Runner:
         self._run([scenario], found.append)
         return found[0]
 
+    def check_traced(self, scenarios: Sequence[Subject]) -> Iterator[tuple[Subject, tuple[str, ...]]]:
+        """As relevant.Tracer says."""
+        self.emit(PhaseStarted(self._phase, len(scenarios)))
+        ran: dict[str, tuple[str, ...]] = {}
+        for done in self._done(self._fresh(scenarios), ran):
+            yield done.scenario, ran.get(done.scenario.id, ())
+
     def check_batch(self, scenarios: Iterable[Subject]) -> list[ScenarioDone]:
         """As phases.Driver says."""
         wanted = list(scenarios)
@@ -246,8 +254,13 @@ class Runner:
         for done in self._done(scenarios):
             then(done.outcome)
 
-    def _done(self, scenarios: Iterable[Subject]) -> Iterator[ScenarioDone]:
-        for planned, answer in self._pool.answers(self._plans(scenarios)):
+    def _done(
+        self, scenarios: Iterable[Subject], ran: dict[str, tuple[str, ...]] | None = None
+    ) -> Iterator[ScenarioDone]:
+        """ran: let the worker take notes of forwards, and put what each scenario called there, by its id."""
+        for planned, answer in self._pool.answers(self._plans(scenarios, traced=ran is not None)):
+            if ran is not None and isinstance(answer, protocol.Answer):
+                ran[planned.scenario.id] = tuple(dict.fromkeys(name for step in answer.traced for name in step))
             lines = answer.covered if isinstance(answer, protocol.Answer) else {}
             if isinstance(answer, protocol.Answer):
                 self.tally.summary.routes.update(answer.routes)
@@ -288,7 +301,7 @@ class Runner:
             if key not in seen
         ]
 
-    def _plans(self, scenarios: Iterable[Subject]) -> Iterator[AnyPlan]:
+    def _plans(self, scenarios: Iterable[Subject], traced: bool = False) -> Iterator[AnyPlan]:
         for scenario in scenarios:
             try:
                 ready = plan_of(scenario, self._device)
@@ -296,7 +309,7 @@ class Runner:
                 raise UsageError(f"scenario {scenario.name} ({scenario.id}) is not legal: {error}") from error
             if self._base is not None:
                 self._base.want(ready)
-            yield ready
+            yield replace(ready, job=traced_job(ready.job)) if traced and isinstance(ready, Plan) else ready
 
     def replay_known(self, today: datetime.date) -> None:
         """Witnesses first: what an entry says must still be so."""
@@ -382,8 +395,10 @@ def verdict_of(planned: AnyPlan, answer: Reply) -> Outcome:
         return Outcome(scenario=scenario.id, name=scenario.name, unrun=(why,))
 
 
-def pool_of(settings: Settings, warn: Callable[[str], None] = lambda message: None) -> Pool[AnyPlan]:
-    """A run's workers, not started yet."""
+def pool_of(
+    settings: Settings, warn: Callable[[str], None] = lambda message: None, warm: Warm | None = None
+) -> Pool[AnyPlan]:
+    """A run's workers, not started yet; forked by `warm`, where there is one."""
     return Pool(
         replace(settings.target, env={**settings.target.env, COVER: "1"}) if settings.cover else settings.target,
         device=settings.device,
@@ -391,6 +406,8 @@ def pool_of(settings: Settings, warn: Callable[[str], None] = lambda message: No
         out=settings.out,
         limits=settings.limits,
         warn=warn,
+        warm=warm,
+        version=settings.target.identity,
     )
 
 

@@ -12,18 +12,21 @@ from ropecheck.conformance.targets.checkout import Checkout
 _FILE = re.compile(r"^\+\+\+ b/(?P<path>.*)$")
 _HUNK = re.compile(r"^@@ -\S+ \+(?P<start>\d+)(?:,(?P<count>\d+))? @@")
 
+Function = tuple[str, str]
+"""File from the package on, and qualified name; the file alone stands for its own level."""
+
 EVERYWHERE = ""
 """Stands for a file's own level: whatever imports it may behave otherwise."""
 
 
-def changed_functions(checkout: Checkout, base: str) -> frozenset[tuple[str, str]]:
-    """(file from the package on, qualified name) of every function that differs from commit `base`."""
+def changed_functions(checkout: Checkout, base: str) -> frozenset[Function]:
+    """Every function that differs from commit `base`."""
     done = subprocess.run(
         ["git", "-C", str(checkout.root), "diff", "-U0", "--relative", base, "--", "sglang"],
         capture_output=True,
         check=False,
     )
-    found: set[tuple[str, str]] = set()
+    found: set[Function] = set()
     for path, lines in _lines(done.stdout.decode("utf-8", "replace").splitlines()).items():
         if not path.endswith(".py"):
             continue
@@ -68,11 +71,12 @@ def _spans(tree: ast.AST, prefix: str = "") -> list[tuple[str, int, int]]:
     return found
 
 
-def touches(ran: Iterable[str], changed: frozenset[tuple[str, str]]) -> bool:
-    """Whether one of the functions that ran ("file.py:LINE name", as workers say it) is a changed one."""
-    for place in ran:
-        where, _, name = place.partition(" ")
-        file = where.rpartition(":")[0]
-        if (file, name) in changed or (file, EVERYWHERE) in changed:
-            return True
-    return False
+def function_of(place: str) -> Function:
+    """Of "file.py:LINE name", as workers say what ran."""
+    where, _, name = place.partition(" ")
+    return where.rpartition(":")[0], name
+
+
+def touches(ran: Iterable[Function], changed: frozenset[Function]) -> bool:
+    """Whether one of the functions that ran is a changed one."""
+    return any((file, name) in changed or (file, EVERYWHERE) in changed for file, name in ran)

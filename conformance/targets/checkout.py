@@ -77,6 +77,7 @@ def target_of(checkout: Checkout, name: str) -> Target:
         env={"PYTHONPATH": os.pathsep.join(dict.fromkeys(path))},
         devices=("cpu", "cuda"),
         forks=True,
+        offers=("forwards", "prompt_tables", "routes", "scheduler"),
         note=f"checkout {checkout.identity}",
         identity=checkout.identity,
         source=str(checkout.root),

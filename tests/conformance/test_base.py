@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,10 +14,11 @@ from ropecheck.conformance.errors import GaveUp
 from ropecheck.conformance.run.base import Base, Planned
 from ropecheck.conformance.run.choice import Choice, modes_of, words_of
 from ropecheck.conformance.run.events import Event, Found, Summary
-from ropecheck.conformance.run.phases import Phase
+from ropecheck.conformance.run.phases import Driver, Phase
 from ropecheck.conformance.run.pool import Pool
-from ropecheck.conformance.run.relevant import relevant
+from ropecheck.conformance.run.relevant import Relevant, only
 from ropecheck.conformance.run.session import Settings, run, verdict_of
+from ropecheck.conformance.run.subject import Subject
 from ropecheck.conformance.scenarios.chosen import chosen
 from ropecheck.conformance.targets.registry import Target, builtin
 
@@ -115,9 +116,50 @@ def test_words_of_names() -> None:
     assert all("image" in one.name.lower() and "verify" not in one.name.lower() for one in taken)
 
 
-def test_scenarios_of_a_kind_that_runs_what_changed() -> None:
-    found = relevant(chosen(), lambda scenario: "target_verify" in modes_of(scenario))
-    taken = [one for one in chosen() if found(one)]
-    assert 0 < len(taken) < len(chosen())
-    assert all("target_verify" in modes_of(one) for one in taken)
-    assert not any(map(relevant(chosen(), lambda scenario: False), chosen()))
+class Notes:
+    """A driver that knows what would run."""
+
+    def __init__(self, calls: str) -> None:
+        self.calls = calls
+        self.ran: list[Subject] = []
+        self.warned: list[str] = []
+
+    def check_traced(self, scenarios: Sequence[Subject]) -> Iterator[tuple[Subject, tuple[str, ...]]]:
+        for scenario in scenarios:
+            self.ran.append(scenario)
+            yield scenario, ("e.py:1 wanted",) if self.calls in modes_of(scenario) else ("e.py:9 other",)
+
+    def check_all(self, scenarios: Iterable[Subject], total: int | None = None) -> None:
+        self.ran += [one for one in scenarios if one.id not in names(self.ran)]
+
+    def warn(self, message: str, loud: bool = False) -> None:
+        self.warned.append(message)
+
+
+def names(scenarios: Iterable[Subject]) -> set[str]:
+    return {one.id for one in scenarios}
+
+
+def drive(phase: Phase, calls: str) -> Notes:
+    driver = Notes(calls)
+    phase.drive(cast(Driver, driver))
+    return driver
+
+
+def test_what_runs_a_changed_function_is_found_and_comes_first_the_next_time(tmp_path: Path) -> None:
+    changed = frozenset({("e.py", "wanted")})
+    mine = [one for one in chosen() if "target_verify" in modes_of(one)]
+    first = Relevant(changed, tmp_path / "notes")
+    driver = drive(first.phase(chosen()), "target_verify")
+    assert names(mine) <= names(driver.ran)
+    assert len(driver.ran) < len(chosen())
+    assert names(filter(first, chosen())) == names(mine)
+    again = drive(Relevant(changed, tmp_path / "notes").phase(chosen()), "target_verify")
+    assert names(again.ran[: len(mine)]) == names(mine)
+    later = drive(only(Phase(name="all", summary="", drive=lambda d: d.check_all(chosen())), first), "")
+    assert names(later.ran) == names(mine)
+
+
+def test_a_change_that_nothing_runs_is_said(tmp_path: Path) -> None:
+    driver = drive(Relevant(frozenset({("e.py", "wanted")}), tmp_path / "notes").phase(SOME), "")
+    assert ["no chosen scenario" in message for message in driver.warned] == [True]

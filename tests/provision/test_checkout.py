@@ -9,7 +9,7 @@ import pytest
 
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.targets import checkout as module
-from ropecheck.conformance.targets.changed import changed_functions, touches
+from ropecheck.conformance.targets.changed import changed_functions, function_of, touches
 from ropecheck.conformance.targets.checkout import at_commit, checkout_of, default_base, release_of
 
 
@@ -81,12 +81,12 @@ def test_the_functions_that_a_change_touches(repo: Path) -> None:
     file.write_text(text.replace("return 2", "return 3"))
     changed = changed_functions(checkout_of(repo), "HEAD")
     assert changed == {("sglang/a.py", "A.two")}
-    assert touches(["sglang/a.py:8 A.two"], changed)
-    assert not touches(["sglang/a.py:5 A.one", "sglang/b.py:8 A.two"], changed)
+    assert touches(map(function_of, ["sglang/a.py:8 A.two"]), changed)
+    assert not touches([("sglang/a.py", "A.one"), ("sglang/b.py", "A.two")], changed)
     file.write_text(text.replace("import os", "import sys"))
     everywhere = changed_functions(checkout_of(repo), "HEAD")
-    assert touches(["sglang/a.py:5 A.one"], everywhere)
-    assert not touches(["sglang/b.py:5 A.one"], everywhere)
+    assert touches([("sglang/a.py", "A.one")], everywhere)
+    assert not touches([("sglang/b.py", "A.one")], everywhere)
 
 
 def test_bad_input_is_one_line(repo: Path, tmp_path: Path) -> None:
