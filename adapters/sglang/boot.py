@@ -70,7 +70,16 @@ HEAVY = (
     "openai.types.responses",
     "fastapi",
     "aiohttp",
-    "triton",
+    "triton.language",
+    "IPython",
+    "compressed_tensors",
+    "gguf",
+    "loguru",
+    "requests",
+    "tiktoken",
+    "uvicorn",
+    "xgrammar",
+    "zmq",
 )
 """Packages that take the longest of all that the engine imports."""
 

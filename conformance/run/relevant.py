@@ -103,9 +103,10 @@ class Relevant:
                     self.traced.add(kind)
                     if touches(map(function_of, ran), self.changed):
                         self.touched.add(kind)
-                chosen = [one for one in scenarios if kind_of(one) in self.touched]
-                if chosen:
-                    driver.check_all(chosen, total=len(chosen))
+                mine = {kind for kind in kinds if kind in self.touched}
+                more = [one for one in scenarios if kind_of(one) in mine and one.id != firsts[kind_of(one)].id]
+                if more:
+                    driver.check_all(more, total=len(more))
         finally:
             save(reach, self.notes)
         names = ", ".join(sorted(f"{file} {name}".strip() for file, name in self.changed))
