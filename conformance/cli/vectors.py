@@ -59,7 +59,11 @@ def gen(
 def lint(
     where: Annotated[Path, typer.Argument(metavar="[DIR]", help="Folder of vectors, or one file.")] = store.DEFAULT,
 ) -> int:
-    """Check schema, ids, duplicates and size, and derive every expected table anew from the specification."""
+    """Check schema, ids, duplicates and size, and derive every expected table anew from the specification.
+
+    Without DIR: vectors/ where there is one, else the set that came with the suite."""
+    if where == store.DEFAULT and not where.exists():
+        where = store.PACKAGED
     report = lint_vectors(where)
     out = console()
     for problem in report.problems:

@@ -10,11 +10,15 @@ from typing import TypeVar
 
 import msgspec
 
+import ropecheck
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.store.files import write_atomic
 from ropecheck.conformance.vectors import types as v
 
 DEFAULT = Path("vectors")
+
+PACKAGED = Path(ropecheck.__file__).parent / "vectors"
+"""The committed set, in a checkout and in a wheel."""
 """Where the vectors of this repository are."""
 
 WIDTH = 120
