@@ -5,37 +5,44 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 
-from ropecheck.adapters import events
+from ropecheck.adapters import batch, events
+from ropecheck.conformance.judge import outcome
 from ropecheck.conformance.report import json_file
-from ropecheck.conformance.scenario.operations import Scenario
+from ropecheck.conformance.results import part
+from ropecheck.conformance.scenario import operations
 from ropecheck.conformance.scenario.upgrade import FORMAT
 from ropecheck.conformance.store.files import write_atomic
 from ropecheck.conformance.store.schema import schema_of
 from ropecheck.conformance.vectors import types
+from ropecheck.spec import history
 
 DATA = Path(__file__).parents[1] / "data"
 
 
 class Format(msgspec.Struct, frozen=True):
-    """A format. schema: writes its schema."""
+    """A format. schema: writes its schema. homes: where its types are declared, for what stands under their fields."""
 
     says: str
     schema: Callable[[], bytes]
+    homes: tuple[ModuleType, ...]
 
 
 FORMATS = {
     "scenario": Format(
         "A scenario: what `ropecheck replay` reads, and every witness is.",
-        lambda: schema_of(Scenario, "scenario", FORMAT),
+        lambda: schema_of(operations.Scenario, "scenario", FORMAT),
+        (operations, batch, history),
     ),
-    "report": Format("report.json of a run.", json_file.schema),
-    "vector": Format("A language-neutral vector.", types.schema),
+    "report": Format("report.json of a run.", json_file.schema, (json_file, outcome, part, operations)),
+    "vector": Format("A language-neutral vector.", types.schema, (types, batch)),
     "trace": Format(
         "An event of an engine at work; a trace is one event per line.",
         lambda: schema_of(events.Event, "trace", events.VERSION),
+        (events, history),
     ),
 }
 """By the name of their schema files."""

@@ -78,15 +78,23 @@ def digest_of(source: str, function: str) -> str:
 
     function: as its qualified name says it, "Class.method".
     """
-    nodes: Iterable[ast.AST] = ast.parse(source).body
+    nodes: Iterable[ast.AST] = _parsed(source).body
     found: ast.AST | None = None
     for part in function.replace(".<locals>", "").split("."):
         found = next((one for one in _within(nodes) if getattr(one, "name", "") == part), None)
         if found is None:
             return ""
         nodes = getattr(found, "body", [])
-    text = ast.get_source_segment(source, found) if found is not None else None
-    return hashlib.sha256((text or "").encode()).hexdigest()[:12]
+    assert isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    lines = source.splitlines()[found.lineno - 1 : found.end_lineno]
+    lines[-1] = lines[-1].encode()[: found.end_col_offset].decode()
+    text = "\n".join(lines)[found.col_offset :]
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@cache
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
 
 
 def _within(nodes: Iterable[ast.AST]) -> Iterable[ast.AST]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import typer
 
+import ropecheck
 from ropecheck.conformance.book.contents import Book
 from ropecheck.conformance.book.pages.parts import rendered
 from ropecheck.conformance.book.site import Page
@@ -41,6 +43,11 @@ def pages(book: Book) -> Iterator[Page]:
     yield Page(path=path, title="Command line", body=body, says="Every verb and its options.", words=words)
 
 
+def _place(default: object) -> str:
+    """A default in words: a place inside the suite without the machine's own path to it."""
+    return str(default).removeprefix(f"{Path(ropecheck.__file__).parent}/")
+
+
 def verbs(command: Any, name: str = "") -> Iterator[Verb]:
     """The leaves of a tree of commands, in its order."""
     if children := getattr(command, "commands", None):
@@ -58,6 +65,6 @@ def verbs(command: Any, name: str = "") -> Iterator[Verb]:
             arguments.append(shown)
             options.append(Option(shown, getattr(one, "help", "") or "", ""))
         else:
-            default = "" if one.default in (None, "", False) or callable(one.default) else str(one.default)
+            default = "" if one.default in (None, "", False) or callable(one.default) else _place(one.default)
             options.append(Option(", ".join([*one.opts, *one.secondary_opts]), getattr(one, "help", "") or "", default))
     yield Verb(name, " ".join((command.help or "").split()), tuple(arguments), tuple(options))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -11,6 +13,7 @@ import msgspec
 from ropecheck.conformance.book.contents import Book
 from ropecheck.conformance.book.formats import FORMATS, file_of
 from ropecheck.conformance.book.pages.parts import index, rendered
+from ropecheck.conformance.book.pages.rules import field_docs
 from ropecheck.conformance.book.site import Page
 
 
@@ -57,21 +60,23 @@ def page(book: Book, name: str, says: str) -> Page:
     """One format."""
     path = f"schemas/{name}.html"
     schema = json.loads(file_of(name).read_text("utf-8"))
-    shown = objects(schema)
+    shown = objects(schema, FORMATS[name].homes)
     body = rendered("schema.html.jinja", book, path, name=name, says=says, schema=schema, objects=shown)
     return Page(path=path, title=f"{name} format", body=body, says=says, words=" ".join(one.name for one in shown))
 
 
-def objects(schema: dict[str, Any]) -> list[Shown]:
-    """The root, if it is an object of its own, then every definition."""
+def objects(schema: dict[str, Any], homes: Sequence[ModuleType]) -> list[Shown]:
+    """The root, if it is an object of its own, then every definition, with what its type says of each field."""
     found = []
     if "properties" in schema:
-        found.append(_shown(schema.get("title", "the file"), schema))
-    return [*found, *(_shown(name, one) for name, one in schema.get("$defs", {}).items())]
+        found.append(_shown(schema.get("title", "the file"), schema, homes))
+    return [*found, *(_shown(name, one, homes) for name, one in schema.get("$defs", {}).items())]
 
 
-def _shown(name: str, schema: dict[str, Any]) -> Shown:
+def _shown(name: str, schema: dict[str, Any], homes: Sequence[ModuleType]) -> Shown:
     required = set(schema.get("required", ()))
+    kinds = [vars(home)[name] for home in homes if inspect.isclass(vars(home).get(name))]
+    says = field_docs(kinds[0]) if kinds else {}
     properties = tuple(
         Property(
             name=key,
@@ -79,7 +84,7 @@ def _shown(name: str, schema: dict[str, Any]) -> Shown:
             of=reference(one),
             required=key in required,
             default=json.dumps(one["default"]) if "default" in one else "",
-            says=" ".join(one.get("description", "").split()),
+            says=says.get(key, ""),
         )
         for key, one in schema.get("properties", {}).items()
     )

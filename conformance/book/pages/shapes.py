@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from markupsafe import Markup
 
 from ropecheck.conformance import figures
+from ropecheck.conformance.book import observed
 from ropecheck.conformance.book.contents import Book, shape_page, slug
 from ropecheck.conformance.book.examples import load, shown
 from ropecheck.conformance.book.pages.parts import index, rendered
@@ -14,6 +15,9 @@ from ropecheck.conformance.book.pages.rules import view_drawn
 from ropecheck.conformance.book.site import Page
 from ropecheck.conformance.cards.shapes import SHAPES, STARTS, STATES, Shape
 from ropecheck.conformance.selftest.mutants import MUTANTS
+
+MOST = 2
+"""Examples drawn on a page."""
 
 
 def pages(book: Book) -> Iterator[Page]:
@@ -38,12 +42,11 @@ def pages(book: Book) -> Iterator[Page]:
 def page(book: Book, name: str, one: Shape) -> Page:
     """One shape."""
     path = f"shapes/{slug(name)}.html"
-    met = [
-        (rule, fault, sign)
-        for rule, faults in load().faults.items()
-        for fault, sign in faults.items()
-        if shape_page(sign) == path
-    ]
+    met: dict[str, list[str]] = {}
+    for rule, faults in load().faults.items():
+        for fault, signature in faults.items():
+            if fault in MUTANTS and shape_page(signature) == path:
+                met.setdefault(fault, []).append(rule)
     body = rendered(
         "shape.html.jinja",
         book,
@@ -54,19 +57,20 @@ def page(book: Book, name: str, one: Shape) -> Page:
         past=[bug for bug in book.bugs if bug.signature and shape_page(bug.signature) == path],
         known=[known for known in book.known if shape_page(known.entry.signature) == path],
         dated=[dated for matrix in book.matrices for dated in matrix.failures if shape_page(dated.signature) == path],
-        faults=[(rule, MUTANTS[fault]) for rule, fault, _ in met if fault in MUTANTS],
+        faults=[(MUTANTS[fault], rules) for fault, rules in met.items()],
     )
     return Page(path=path, title=name.strip(), body=body, says=one.says, words=" ".join([one.usually, *one.bugs]))
 
 
-def drawn(path: str) -> list[tuple[str, str, Markup]]:
-    """Up to two examples of rules that a planted fault breaks in this shape: (rule, message, both tables)."""
-    found: list[tuple[str, str, Markup]] = []
-    for example in load().examples.values():
-        if shape_page(example.signature) != path or len(found) == 2:
-            continue
-        failure = shown(example)
-        if failure is None or failure.expected is None:
+def drawn(path: str) -> list[tuple[str, str, str, Markup]]:
+    """Up to two examples with tables, real ones first: (rule, who gave it, message, both tables)."""
+    real = [(seen.failure, seen.engine) for seen in (*observed.load().past.values(), *observed.load().known.values())]
+    planted = (
+        (shown(one), "with a fault planted") for one in load().examples.values() if shape_page(one.signature) == path
+    )
+    found: list[tuple[str, str, str, Markup]] = []
+    for failure, who in (*(one for one in real if shape_page(one[0].signature) == path), *planted):
+        if failure is None or failure.expected is None or failure.observed is None:
             continue
         first = failure.difference
         table = figures.tables(
@@ -75,5 +79,7 @@ def drawn(path: str) -> list[tuple[str, str, Markup]]:
             caption=failure.mode,
             focus=None if first is None else first.column,
         )
-        found.append((example.rule, failure.message, table))
+        found.append((failure.rule, who, failure.message, table))
+        if len(found) == MOST:
+            break
     return found
