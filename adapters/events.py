@@ -54,6 +54,8 @@ class Arrive(msgspec.Struct, frozen=True, tag="arrive", omit_defaults=True):
     offset: int = 0
     replace: bool = False
     drop_previous_output: bool = False
+    beams: int = 1
+    """Beam search of so many rows; the answer is the best one's tokens."""
 
 
 class Open(msgspec.Struct, frozen=True, tag="open", omit_defaults=True):
@@ -94,8 +96,9 @@ class Forward(msgspec.Struct, frozen=True, tag="forward", omit_defaults=True):
     """
 
     mode: str
-    """"extend", "decode", "mixed", "target_verify", "draft_extend_v2", "draft_decode", "idle", .."""
+    """"extend", "decode", "beam_decode", "mixed", "target_verify", "draft_extend_v2", "draft_decode", "idle", .."""
     reqs: tuple[str, ...] = ()
+    """beam_decode: a search's further rows stand by its name again."""
     tokens: tuple[int, ...] = ()
     """How many columns belong to each request."""
     positions: tuple[int, ...] | None = None

@@ -181,6 +181,29 @@ def and_leave_with_it(original: Any, batch: Any) -> None:
     original(batch)
 
 
+def searches_stay(original: Any, scheduler: Any, message: Any) -> None:
+    """A pause with retraction leaves beam searches, which cannot be retracted, in the running batch."""
+    last, running = scheduler.last_batch, scheduler.running_batch
+    batches = [running] if last is None else [running, last]
+    if message.mode != "retract" or all(req.beam_group is None for batch in batches for req in batch.reqs):
+        return original(scheduler, message)
+    if scheduler.enable_overlap and last is not None:
+        scheduler.process_batch_result(*scheduler.result_queue.popleft())
+    if last is not None and last is not running:
+        last.filter_batch(reqs_to_exclude=[scheduler.chunked_req])
+        if running.is_empty():
+            running = last
+        elif not last.is_empty():
+            running.merge_batch(last)
+    others = copy.copy(running)
+    others.reqs = [req for req in running.reqs if req.beam_group is None]
+    scheduler.last_batch, scheduler.running_batch = None, others
+    original(scheduler, message)
+    running.filter_batch(keep_indices=[n for n, req in enumerate(running.reqs) if req.beam_group is not None])
+    running.batch_is_full = False
+    scheduler.running_batch = running
+
+
 def the_reader_grows(original: Any, embedding: Any, positions: Any, *args: Any, **kwargs: Any) -> Any:
     """The rotary embedding prepares as many positions as the table asks for."""
     if positions.numel():
@@ -191,6 +214,12 @@ def the_reader_grows(original: Any, embedding: Any, positions: Any, *args: Any, 
 Mend = dict[str, Callable[..., Any]]
 """A function of the engine -> what is called instead, with that function in front of its arguments."""
 
+MEMBERS: Mend = {
+    f"{place}:{name}": instead
+    for place in (BEAMS, BATCH)  # the second has imported the names
+    for name, instead in (("append_beam_tail", members_have_media), ("strip_beam_tail", and_leave_with_it))
+}
+
 MENDS: dict[str, Mend] = {
     "retraction-continues-from-t": {TOP_UP: text_after_the_largest},
     "retraction-tops-up-again": {NEXT_ROUND: topped_up_once},
@@ -200,11 +229,9 @@ MENDS: dict[str, Mend] = {
     "packed-columns-in-equal-shares": {COMPUTE: columns_by_their_owner},
     "frozen-kv-padding-is-stale": {FROZEN: rows_are_zeroed_too},
     "multi-layer-rows-are-never-copied": {MULTI_LAYER: rows_are_copied_too},
-    "members-have-no-delta": {
-        f"{place}:{name}": instead
-        for place in (BEAMS, BATCH)  # the second has imported the names
-        for name, instead in (("append_beam_tail", members_have_media), ("strip_beam_tail", and_leave_with_it))
-    },
+    "members-have-no-delta": MEMBERS,
+    "members-have-no-media": MEMBERS,
+    "pause-retracts-a-search": {"sglang.srt.managers.scheduler:Scheduler.pause_generation": searches_stay},
     "text-is-drafted-from": {COMPUTE: drafts_read_the_table},
     "positions-pass-the-reader": {READER: the_reader_grows},
     "refused-turn-goes-on": {CREATE: refused_turns_leave},

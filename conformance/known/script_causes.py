@@ -65,6 +65,22 @@ def cut_keeps_the_parents_media(script: Script, _: Failure) -> bool:
     return any(turn.offset for turn in turns(script))
 
 
+def members_have_no_media(script: Script, failure: Failure) -> bool:
+    """A beam search of a prompt with media, and the wrong columns are plain indices."""
+    searched = (one for one in script.actions if isinstance(one, Arrive) and one.beams > 1)
+    return failure.signature == "delta missing" and any(brings_media(one.prompt) for one in searched)
+
+
+def pause_retracts_a_search(script: Script, _: Failure) -> bool:
+    """A pause with retraction while a beam search may run."""
+    seen = False
+    for action in script.actions:
+        seen = seen or (isinstance(action, Arrive) and action.beams > 1)
+        if seen and isinstance(action, Pause) and action.mode == "retract":
+            return True
+    return False
+
+
 SCRIPT_CAUSES: Mapping[str, ScriptCause] = {
     cause.__name__.replace("_", "-"): cause
     for cause in (
@@ -73,5 +89,7 @@ SCRIPT_CAUSES: Mapping[str, ScriptCause] = {
         close_drops_the_media,
         output_follows_the_t_row,
         cut_keeps_the_parents_media,
+        members_have_no_media,
+        pause_retracts_a_search,
     )
 }

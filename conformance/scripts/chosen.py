@@ -59,7 +59,11 @@ def _actions() -> dict[str, tuple[Action, ...]]:
         "zero new tokens": (Arrive(0, IMAGE, 0), Arrive(1, SHORT, 2)),
         "one new token": (Arrive(0, IMAGE, 1), Arrive(1, IMAGE, 1), Arrive(2, VIDEO, 1)),
         "stop tokens": (Arrive(0, IMAGE, 20, stop_every=13), Arrive(1, TWO_IMAGES, 20, stop_every=7)),
-        "n answers": (Arrive(0, IMAGE, 4, copies=3), Arrive(1, IMAGE, 4)),
+        "n answers": (Arrive(0, IMAGE, 0), Step(4), Arrive(1, IMAGE, 4, copies=3), Arrive(2, IMAGE, 4)),
+        "beams": (Arrive(0, IMAGE, 6, beams=3), Step(2), Arrive(1, SHORT, 4, beams=2), Arrive(2, TWO_IMAGES, 3)),
+        "beams stop": (Arrive(0, SHORT, 20, beams=3, stop_every=5), Arrive(1, IMAGE, 9), Step(3), Abort(1)),
+        "beams given up": (Arrive(0, SHORT, 9, beams=2), Arrive(1, SHORT, 5), Step(3), Abort(0)),
+        "beams paused": (Arrive(0, SHORT, 6, beams=2), Step(3), Pause("retract"), Continue()),
         "pause in place": (
             Arrive(0, IMAGE, 6),
             Arrive(1, ENDS_WITH_MEDIA, 6),
@@ -143,8 +147,8 @@ def _actions() -> dict[str, tuple[Action, ...]]:
     }
 
 
-ENDS_THE_SERVER = ("replace everything", "two turns at once", "two turns of a stream at once")
-"""These end 0.5.23's scheduler before a forward: one way to start the server says it all."""
+ENDS_THE_SERVER = ("replace everything", "two turns at once", "two turns of a stream at once", "beams paused")
+"""These end 0.5.23's scheduler, however it was started: two ways say it all."""
 
 
 @cache

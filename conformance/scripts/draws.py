@@ -71,8 +71,9 @@ class _Machine:
         self.reqs.append(req)
         stop = self.one((5, 7, 13)) if self.number(0, 5) == 0 else 0
         priority = self.number(0, 3) if self.number(0, 3) == 0 else 0
+        beams = self.number(2, 3) if self.number(0, 9) == 0 else 1
         new, content = self.one((1, 2, 3, 6, 12)), self.number(0, 1)
-        return Arrive(req, self.prompt(), new, content=content, stop_every=stop, priority=priority)
+        return Arrive(req, self.prompt(), new, content=content, stop_every=stop, priority=priority, beams=beams)
 
     def turn(self) -> Arrive:
         session = self.one(sorted(self.sessions))

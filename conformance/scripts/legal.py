@@ -61,6 +61,8 @@ def _arrive(action: Arrive, where: str, reqs: set[int], sessions: set[int]) -> N
         raise OutOfDomain(f"{where}.offset: {action.offset} is negative")
     if not 1 <= action.copies <= 4:
         raise OutOfDomain(f"{where}.copies: {action.copies} is not in 1 .. 4")
+    if not 1 <= action.beams <= 4:
+        raise OutOfDomain(f"{where}.beams: {action.beams} is not in 1 .. 4")
 
 
 def legal(script: Script) -> bool:

@@ -83,6 +83,7 @@ def _arrive(family: MediaFamily, action: Arrive, copy: int) -> play.Arrive:
         offset=action.offset,
         replace=action.replace,
         drop_previous_output=action.drop_previous_output,
+        beams=action.beams,
     )
     ids, items = _tokens(family, action.prompt, action.content)
     media = None

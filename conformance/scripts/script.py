@@ -32,6 +32,8 @@ class Arrive(msgspec.Struct, frozen=True, tag="arrive", omit_defaults=True):
     priority: int = 0
     copies: int = 1
     """n of the public interface: so many answers to one prompt."""
+    beams: int = 1
+    """beam_width of the public interface: so many beams are searched."""
 
 
 class Abort(msgspec.Struct, frozen=True, tag="abort", omit_defaults=True):
@@ -132,6 +134,7 @@ def _told(action: Action) -> str:
                     ("replace", action.replace),
                     ("drop_previous_output", action.drop_previous_output),
                     (f"n = {action.copies}", action.copies > 1),
+                    (f"beam_width {action.beams}", action.beams > 1),
                 )
                 if on
             )

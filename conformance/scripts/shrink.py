@@ -88,6 +88,8 @@ def _simpler(action: Action) -> Iterator[Action]:
     change = msgspec.structs.replace
     for fields in (
         {"copies": 1},
+        {"beams": 1},
+        {"beams": 2},
         {"stop_every": 0},
         {"priority": 0},
         {"content": 0},

@@ -143,7 +143,7 @@ class Judge:
         yield from self._rows(name, event, lives, reads, at)
         if not event.draft:
             for row, (live, read) in enumerate(zip(lives, reads, strict=True)):
-                if live is not None and read is not None:
+                if live is not None and read is not None and event.reqs.index(live.name) == row:
                     _advance(mode, event, row, live, read)
             _leave(histories, set(event.reqs))
 
@@ -172,6 +172,9 @@ class Judge:
             return mode.parts[0].tokens(prefix_len=start, extend_len=count), found
         if live.undecided:
             live.resume()
+        if event.reqs.index(live.name) < row:  # a further beam of the request is as long as its first
+            found = list(self._count(name, event, row, live, live.total, at))
+            return mode_of("beam_members").tokens(seq_len=live.total, members=1), found
         newest = scheduling.Newest(mode=name, computed=live.computed, total=live.total)
         found = list(self._ask(newest, name, at, live, row))
         if mode.name == "target_verify":
@@ -179,7 +182,7 @@ class Judge:
             parents = event.parents[row] if event.parents else tuple(range(event.tokens[row] - 1))
             return mode.tokens(seq_len=live.total - 1, parents=parents), found
         found += self._count(name, event, row, live, live.total, at)
-        return mode.parts[-1].tokens(seq_len=live.total), found
+        return mode_of("decode").tokens(seq_len=live.total), found
 
     def _count(self, name: str, event: events.Forward, row: int, live: Live, right: int, at: int) -> Iterator[Failure]:
         if event.seq_lens and not event.draft:
@@ -239,8 +242,10 @@ class Judge:
             refused = event.finished == "abort" and not live.outputs and _refusal(event.message)
             yield from self._refusal(live, refused, event, at)
         if event.tokens and event.finished != "abort":  # a request that the engine drops may end with a dummy token
+            # A search answers with one of the paths that its forwards offered: only how long it is is known.
+            answered = tuple(live.outputs) if live.beams == 1 else event.tokens[: len(live.outputs)]
             view = scheduling.Reply(
-                got=event.tokens, before=live.delivered, answered=tuple(live.outputs), limit=live.max_new_tokens
+                got=event.tokens, before=live.delivered, answered=answered, limit=live.max_new_tokens
             )
             yield from self._ask(view, MODE, at, live)
             live.delivered += len(event.tokens)

@@ -26,6 +26,7 @@ class Live:
     max_new_tokens: int
     session: str = ""
     parent: str = ""
+    beams: int = 1
     outputs: list[int] = field(default_factory=list)
     """Every token that the model answered."""
     delivered: int = 0
@@ -198,6 +199,7 @@ class Histories:
         place = self._place(history, tabulated)
         width = len(place.rows[0])
         live = Live(event.req, history, width, place, event.max_new_tokens, event.session, refuse=refuse)
+        live.beams = event.beams
         self.live[event.req] = live
         return live
 

@@ -30,6 +30,7 @@ def arrive(message: Any) -> events.Arrive:
         offset=int(session.offset or 0) if session is not None else 0,
         replace=bool(session.replace) if session is not None else False,
         drop_previous_output=bool(session.drop_previous_output) if session is not None else False,
+        beams=getattr(message.sampling_params, "beam_width", None) or 1,
     )
 
 

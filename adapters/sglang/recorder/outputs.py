@@ -18,8 +18,10 @@ from ropecheck.adapters import events
 def told(output: Any) -> Iterator[events.Output]:
     """The events of one message; none for messages that are no answers."""
     if hasattr(output, "rids") and hasattr(output, "output_ids"):
-        for rid, ids, reason in zip(output.rids, output.output_ids or (), output.finished_reasons, strict=True):
-            yield _one(rid, tuple(ids or ()), reason)
+        searched = getattr(output, "beam_search_output", None) or [None] * len(output.rids)
+        rows = zip(output.rids, output.output_ids or (), output.finished_reasons, searched, strict=True)
+        for rid, ids, reason, beams in rows:
+            yield _one(rid, tuple(beams.sequences[0].tokens if beams else ids or ()), reason)
     elif hasattr(output, "abort_all"):
         yield _one(output.rid, (), output.finished_reason or {"type": "abort"})
 

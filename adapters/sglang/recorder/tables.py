@@ -5,6 +5,7 @@
 | both tables | events.Forward.positions, .rows | the model's `positions`, `ForwardBatch.mrope_positions` |
 | row order | events.Forward.reqs | `ForwardBatch.rids` |
 | engine's counts | events.Forward.seq_lens, .prefix_lens | `ForwardBatch.seq_lens_cpu`, `.extend_prefix_lens_cpu` |
+| beams | events.Forward.reqs | `ScheduleBatch.beam_tail` |
 | drafted trees | events.Forward.parents | the verify input's `retrieve_next_token`, `.retrieve_next_sibling` |
 
 Nothing is faked here.
@@ -129,10 +130,16 @@ class Given:
         return tuple(trees.parents(row) for row in range(len(self.reqs)))
 
 
-def given(mode: str, batch: Any, positions: Any, rows: Any, *, draft: bool = False, step: int = 0) -> Given:
+def given(
+    mode: str, batch: Any, positions: Any, rows: Any, *, running: Any, draft: bool = False, step: int = 0
+) -> Given:
     """Read a forward. mode: the trace's name of what the scheduler made. positions, rows: what the network is given;
-    copied now. batch: the engine's ForwardBatch."""
+    copied now. batch: the engine's ForwardBatch. running: the scheduler's running batch, which knows of beams."""
     reqs = tuple(batch.rids)
+    tail = getattr(running, "beam_tail", None)
+    if tail is not None and mode == "decode" and not draft:
+        mode = "beam_decode"
+        reqs += tuple(reqs[entry.leader_idx] for entry in tail.entries for _ in range(entry.start, entry.end))
     windows = batch.extend_seq_lens_cpu if batch.forward_mode.is_extend() else None
     tokens = tuple(int(n) for n in windows) if windows else (1,) * len(reqs)
     prefix = tuple(int(n) for n in batch.extend_prefix_lens_cpu) if windows else ()
@@ -144,7 +151,7 @@ def given(mode: str, batch: Any, positions: Any, rows: Any, *, draft: bool = Fal
         tensors["seq_lens"] = batch.seq_lens
     nodes = 0
     if draft:
-        if mode != "extend":
+        if mode not in ("extend", "mixed"):
             tokens, prefix = (len(positions) // max(1, len(reqs)),) * len(reqs), ()
         mode = "draft_decode" if mode == "decode" else mode
     elif mode == "target_verify":

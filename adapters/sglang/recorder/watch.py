@@ -123,7 +123,8 @@ class Recorder:
                 self.sink.look(mode, batch, positions, rows)
             return
         step = max(0, self._step - 1)
-        self._seen = tables.given(mode, batch, positions, rows, draft=self._draft, step=step)
+        running = self.scheduler.running_batch
+        self._seen = tables.given(mode, batch, positions, rows, running=running, draft=self._draft, step=step)
         if not self._draft:
             self._runs.append(self._seen)
         self.put(self._seen)
@@ -207,7 +208,7 @@ def _answer(result: Any, forwards: list[tables.Given], copied: tables.Host | Non
         ids = copied.values("ids")
     values = ids.tolist() if hasattr(ids, "tolist") else list(ids)
     if given.mode != "target_verify":
-        if len(values) == len(given.reqs):
+        if given.mode == "beam_decode" or len(values) == len(given.reqs):
             given.answers = tuple(tuple(one) if isinstance(one, list) else (int(one),) for one in values)
         return
     if lens is None:

@@ -13,6 +13,7 @@ Faked: the processor; an item has a hash and one number of pixels.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from array import array
 from typing import Any
 
@@ -22,7 +23,7 @@ from sglang.srt.managers import io_struct, schedule_batch
 from sglang.srt.sampling.sampling_params import SamplingParams
 
 from ropecheck.adapters import events, play
-from ropecheck.adapters.sglang.scheduler.build import PLACEHOLDERS, STOP
+from ropecheck.adapters.sglang.scheduler.build import PLACEHOLDERS, STOP, NotOffered
 
 
 def message(action: play.Arrive | play.Tell) -> Any:
@@ -48,7 +49,10 @@ def message(action: play.Arrive | play.Tell) -> Any:
 def request(action: play.Arrive) -> Any:
     """A tokenised request. Fields that a release lacks are left out; those that it wants besides are empty."""
     event = action.event
-    params = SamplingParams(max_new_tokens=event.max_new_tokens, temperature=0.0, stop_token_ids=[STOP])
+    beams = {"beam_width": event.beams} if event.beams > 1 else {}
+    if beams and "beam_width" not in inspect.signature(SamplingParams).parameters:
+        raise NotOffered("this release's scheduler has no beam search")
+    params = SamplingParams(max_new_tokens=event.max_new_tokens, temperature=0.0, stop_token_ids=[STOP], **beams)
     params.normalize(None)
     session = None
     if event.session:

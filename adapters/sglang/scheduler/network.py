@@ -25,11 +25,14 @@ from ropecheck.adapters.sglang.scheduler.build import HIDDEN, STOP, VOCABULARY
 class Network:
     """The stand-in for one server's networks. `emit` takes the trace's events."""
 
-    def __init__(self, emit: Callable[[events.Event], None]) -> None:
+    def __init__(self, scheduler: Any, emit: Callable[[events.Event], None]) -> None:
+        self._scheduler = scheduler
         self.emit = emit
         self.stops: dict[str, int] = {}
         """Request -> its `stop_every`."""
         self.accept = 1
+        self.widest = 0
+        """Of the script's beam searches; 0 without one."""
         self.forwards = 0
         self._mode = ""
         self._step = 0
@@ -54,7 +57,8 @@ class Network:
         mode = tables.MODES.get(self._mode, self._mode.lower())
         self._step = self._step + 1 if draft and mode == "decode" else 0
         step = max(0, self._step - 1)
-        given = tables.given(mode, batch, positions, batch.mrope_positions, draft=draft, step=step)
+        running = self._scheduler.running_batch
+        given = tables.given(mode, batch, positions, batch.mrope_positions, running=running, draft=draft, step=step)
         given.settled = True
         if draft:
             self.emit(given.event())
@@ -66,13 +70,15 @@ class Network:
             logits = torch.zeros(len(given.reqs), VOCABULARY)
             for row, answer in enumerate(answers):
                 logits[row, answer[-1]] = 1.0
+                for rank in range(1, self.widest * 2):  # what other beams may take
+                    logits[row, 12 + (answer[-1] + row + rank) % 440] = 1.0 - rank / 64
         given.answers = tuple(map(tuple, answers))
         self.emit(given.event())
         return output(logits, batch, positions)
 
     def _draft(self, given: tables.Given, positions: Any, batch: Any) -> Any:
         """The draft model's forward: its answers are drafts, which commit nothing."""
-        count = len(given.reqs) if given.mode == "extend" else len(positions)
+        count = len(given.reqs) if given.mode in ("extend", "mixed") else len(positions)
         logits = torch.zeros(count, VOCABULARY)
         for row in range(count):
             for rank in range(8):

@@ -11,7 +11,9 @@ Faked: `request_receiver` (requests come from the script) and what sends outputs
 
 from __future__ import annotations
 
+import gc
 import traceback
+import weakref
 from collections import deque
 from collections.abc import Iterable
 from typing import Any
@@ -37,12 +39,15 @@ class Player:
     def __init__(self, scheduler: Any) -> None:
         self.scheduler = scheduler
         self.trace = bytearray()
-        self.network = Network(self.emit)
+        self.network = Network(scheduler, self.emit)
         self.network.install(scheduler.tp_worker.model_runner)
         inner = getattr(getattr(scheduler, "draft_worker", None), "draft_worker", None)
         if (runner := getattr(inner, "draft_runner", None)) is not None:
             self.network.install(runner, draft=True)
-        self._actions: deque[play.Action] = deque()
+        self._actions: deque[tuple[play.Action, Any]] = deque()
+        """What the client does, each with the engine's message; None for a step."""
+        self._made: list[weakref.ref[Any]] = []
+        """The script's requests, as objects of the engine."""
         self._wait = 0
         self._left = 0
         self.dead = False
@@ -61,13 +66,16 @@ class Player:
 
     def play(self, script: play.Play) -> bytes:
         """The trace of a script. Whatever the loop raises is its last event; the scheduler is then of no further use
-        (`dead`). Raises OwnFault."""
+        (`dead`). Raises OwnFault, and NotOffered for a script with a message that the release does not have."""
+        messages = [None if isinstance(one, play.Step) else intake.message(one) for one in script.actions]
         self.trace.clear()
         self.emit(script.header)
-        self._actions.extend(script.actions)
+        self._actions.extend(zip(script.actions, messages, strict=True))
         self._wait, self._left = 0, script.limit
         self.network.accept = script.accept
-        self.network.stops = {a.event.req: a.stop_every for a in script.actions if isinstance(a, play.Arrive)}
+        arrivals = [one for one in script.actions if isinstance(one, play.Arrive)]
+        self.network.stops = {one.event.req: one.stop_every for one in arrivals}
+        self.network.widest = max((one.event.beams for one in arrivals if one.event.beams > 1), default=0)
         self.dead = False
         scheduler = self.scheduler
         scheduler.gracefully_exit = False
@@ -88,16 +96,18 @@ class Player:
     def recv_requests(self, local_reqs: Iterable[Any] | None = None) -> list[Any]:
         """What the engine's loop asks for at the start of every turn."""
         messages = list(local_reqs or ())
+        for overdue in messages:  # the engine's own time limits
+            self.emit(events.Abort(req=overdue.rid))
         if self._wait:
             self._wait -= 1
             return messages
         while self._actions:
-            action = self._actions.popleft()
+            action, message = self._actions.popleft()
             if isinstance(action, play.Step):
                 self._wait = action.times - 1
                 return messages
             self.emit(action.event)
-            messages.append(intake.message(action))
+            messages.append(message)
         if not messages and self.scheduler.is_fully_idle():
             self.scheduler.gracefully_exit = True
         self._left -= 1
@@ -106,14 +116,34 @@ class Player:
         return messages
 
     def _rest(self) -> None:
-        """Say what is held, and make the scheduler as good as new."""
+        """Make the scheduler as good as new, and say what is still held when every session is closed."""
         scheduler = self.scheduler
-        self.emit(events.Rest())
         sessions = scheduler.session_controller
         for session in list(sessions.sessions):
             sessions.close(intake.message(play.Tell(events.Close(session=session))))
         sessions.sessions.clear()  # also one whose end waits for a turn that was aborted before it ran
         scheduler.flush_cache()
+        held = self._held()
+        if held:  # the last batch's may go with the next one, and a cycle is no leak
+            self._serve(list(self._made))
+            gc.collect()
+            held = self._held()
+        self._made.clear()
+        self.emit(events.Rest(retained=held))
+
+    def _serve(self, made: list[weakref.ref[Any]]) -> None:
+        """One more request, of which nothing is told, so that the engine lets go of its last batch."""
+        trace = bytes(self.trace)
+        event = events.Arrive(req="another", prompt=(), max_new_tokens=2)
+        self._actions.append((play.Step(), None))
+        self._actions.appendleft((play.Tell(events.Control("another")), intake.message(play.Arrive(event, (11, 12)))))
+        self.scheduler.gracefully_exit = False
+        self.scheduler.run_event_loop()
+        self.scheduler.flush_cache()
+        self.trace[:], self._made = trace, made
+
+    def _held(self) -> tuple[str, ...]:
+        return tuple(req.rid for ref in self._made if (req := ref()) is not None)
 
     # ------------------------------------------------------------ what is watched
 
@@ -133,6 +163,13 @@ class Player:
             return reset(req, *args, **kwargs)
 
         schedule_batch.Req.reset_for_retract = reset_for_retract
+        make = schedule_batch.Req.__init__
+
+        def made(req: Any, *args: Any, **kwargs: Any) -> None:
+            make(req, *args, **kwargs)
+            self._made.append(weakref.ref(req))
+
+        schedule_batch.Req.__init__ = made
 
     def _output(self, output: Any) -> None:
         for event in outputs.told(output):
