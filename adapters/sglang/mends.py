@@ -186,7 +186,8 @@ def searches_stay(original: Any, scheduler: Any, message: Any) -> None:
     last, running = scheduler.last_batch, scheduler.running_batch
     batches = [running] if last is None else [running, last]
     if message.mode != "retract" or all(req.beam_group is None for batch in batches for req in batch.reqs):
-        return original(scheduler, message)
+        original(scheduler, message)
+        return
     if scheduler.enable_overlap and last is not None:
         scheduler.process_batch_result(*scheduler.result_queue.popleft())
     if last is not None and last is not running:
@@ -231,6 +232,7 @@ MENDS: dict[str, Mend] = {
     "multi-layer-rows-are-never-copied": {MULTI_LAYER: rows_are_copied_too},
     "members-have-no-delta": MEMBERS,
     "members-have-no-media": MEMBERS,
+    "members-have-no-entry": MEMBERS,
     "pause-retracts-a-search": {"sglang.srt.managers.scheduler:Scheduler.pause_generation": searches_stay},
     "text-is-drafted-from": {COMPUTE: drafts_read_the_table},
     "positions-pass-the-reader": {READER: the_reader_grows},

@@ -23,6 +23,14 @@ def brings_media(prompt: History) -> bool:
     return any(not run.is_text for run in prompt)
 
 
+def may_retract(script: Script) -> bool:
+    """Whether anything takes a running request's memory back."""
+    if any(name.startswith("SGLANG_TEST_RETRACT") for name in servers()[script.server].environment):
+        return True
+    paused = any(isinstance(one, Pause) and one.mode == "retract" for one in script.actions)
+    return paused or script.server in ("small_pool", "priority")
+
+
 def refused_turn_goes_on(script: Script, failure: Failure) -> bool:
     """A turn joins a session that has another one; of a turn that raises, it brings media."""
     seen: set[int | None] = set()
@@ -53,11 +61,8 @@ def close_drops_the_media(script: Script, failure: Failure) -> bool:
 
 def output_follows_the_t_row(script: Script, _: Failure) -> bool:
     """Something retracts, and a prompt ends with media."""
-    found = servers()[script.server]
-    retracts = bool(found.environment) or script.server in ("small_pool", "priority")
-    retracts = retracts or any(isinstance(one, Pause) and one.mode == "retract" for one in script.actions)
     ends = (not one.prompt[-1].is_text for one in script.actions if isinstance(one, Arrive))
-    return retracts and any(ends)
+    return may_retract(script) and any(ends)
 
 
 def cut_keeps_the_parents_media(script: Script, _: Failure) -> bool:
@@ -69,6 +74,13 @@ def members_have_no_media(script: Script, failure: Failure) -> bool:
     """A beam search of a prompt with media, and the wrong columns are plain indices."""
     searched = (one for one in script.actions if isinstance(one, Arrive) and one.beams > 1)
     return failure.signature == "delta missing" and any(brings_media(one.prompt) for one in searched)
+
+
+def members_have_no_entry(script: Script, _: Failure) -> bool:
+    """A beam search beside a request with media, on a server that retracts."""
+    arrived = [one for one in script.actions if isinstance(one, Arrive)]
+    searches, media = any(one.beams > 1 for one in arrived), any(brings_media(one.prompt) for one in arrived)
+    return searches and media and may_retract(script)
 
 
 def pause_retracts_a_search(script: Script, _: Failure) -> bool:
@@ -90,6 +102,7 @@ SCRIPT_CAUSES: Mapping[str, ScriptCause] = {
         output_follows_the_t_row,
         cut_keeps_the_parents_media,
         members_have_no_media,
+        members_have_no_entry,
         pause_retracts_a_search,
     )
 }

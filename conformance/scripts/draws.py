@@ -75,14 +75,15 @@ class _Machine:
         new, content = self.one((1, 2, 3, 6, 12)), self.number(0, 1)
         return Arrive(req, self.prompt(), new, content=content, stop_every=stop, priority=priority, beams=beams)
 
-    def turn(self) -> Arrive:
+    def turn(self) -> tuple[Action, ...]:
+        """A turn; mostly of a session that is at rest, because one that is not must be refused."""
         session = self.one(sorted(self.sessions))
         plain = self.arrive()
         earlier = self.turns.setdefault(session, [])
         parent = None if self.sessions[session] or not earlier else self.one(earlier)
         earlier.append(plain.req)
         how = self.number(0, 7)
-        return Arrive(
+        turn = Arrive(
             plain.req,
             plain.prompt,
             plain.max_new_tokens,
@@ -93,6 +94,7 @@ class _Machine:
             drop_previous_output=how == 2 and parent is not None,
             content=plain.content,
         )
+        return (Step(24), turn) if len(earlier) > 1 and self.number(0, 5) else (turn,)
 
     def open(self) -> Open:
         session = self.opened
@@ -105,7 +107,7 @@ class _Machine:
         del self.sessions[session]
         return Close(session)
 
-    def move(self) -> Action:
+    def move(self) -> tuple[Action, ...]:
         kinds = ["arrive"] * 4 + ["step"] * 6
         if self.opened < 2:
             kinds.append("open")
@@ -116,24 +118,24 @@ class _Machine:
         kinds.append("continue" if self.paused else "pause")
         match self.one(kinds):
             case "arrive":
-                return self.arrive()
+                return (self.arrive(),)
             case "turn":
                 return self.turn()
             case "open":
-                return self.open()
+                return (self.open(),)
             case "close":
-                return self.close()
+                return (self.close(),)
             case "abort":
-                return Abort(self.one(self.reqs)) if self.number(0, 6) else Abort()
+                return (Abort(self.one(self.reqs)) if self.number(0, 6) else Abort(),)
             case "flush":
-                return Flush()
+                return (Flush(),)
             case "pause":
                 self.paused = True
-                return Pause(self.one(("in_place", "retract", "retract")))
+                return (Pause(self.one(("in_place", "retract", "retract"))),)
             case "continue":
                 self.paused = False
-                return Continue()
-        return Step(self.one((1, 1, 2, 3, 6, 12)))
+                return (Continue(),)
+        return (Step(self.one((1, 1, 2, 3, 6, 12))),)
 
 
 def drawn(number: Number, name: str = "drawn", only: Sequence[str] = ()) -> Script:
@@ -143,7 +145,8 @@ def drawn(number: Number, name: str = "drawn", only: Sequence[str] = ()) -> Scri
     family = FAMILIES[number(0, len(FAMILIES) - 1)]
     machine = _Machine(number, family)
     actions: list[Action] = [machine.arrive() if number(0, 1) else machine.open()]
-    actions += [machine.move() for _ in range(number(3, MOVES))]
+    for _ in range(number(3, MOVES)):
+        actions += machine.move()
     if not machine.reqs:
         actions.append(machine.arrive())
     return Script(name, server, tuple(actions), family, accept=number(0, 3))

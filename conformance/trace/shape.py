@@ -40,15 +40,17 @@ def _explained(
         return "columns of the parent"
     if by(0):
         return "delta missing"
+    shifts = {got - want for _, right, seen in cells for got, want in zip(seen, right, strict=True)}
+    if len(shifts) == 1 and _from_one_row(place, next(iter(shifts))):
+        return "continues from one row"
     if any(delta and delta != own and by(delta) for delta in deltas):
         return "delta of another request"
     if own and by(2 * own):
         return "delta twice"
     if own and by(-own):
         return "delta negated"
-    shifts = {got - want for _, right, seen in cells for got, want in zip(seen, right, strict=True)}
     if len(shifts) == 1:
-        return _shift(place, next(iter(shifts)))
+        return "off by one" if abs(next(iter(shifts))) == 1 else "shifted by a constant"
     if all(set(seen) <= set(right) and len(set(seen)) == 1 for _, right, seen in cells):
         return "one row repeated"
     if all(sorted(seen) == sorted(right) for _, right, seen in cells):
@@ -58,12 +60,12 @@ def _explained(
     return "other values"
 
 
-def _shift(place: Place, shift: int) -> str:
-    if place.rows and place.rows[0]:
-        free = max(max(row) for row in place.rows) + 1
-        if any(shift == row[-1] + 1 - free != 0 for row in place.rows):
-            return "continues from one row"
-    return "off by one" if abs(shift) == 1 else "shifted by a constant"
+def _from_one_row(place: Place, shift: int) -> bool:
+    """Whether tokens behind the table stand as if only one of its rows went on."""
+    if not place.rows or not place.rows[0]:
+        return False
+    free = max(max(row) for row in place.rows) + 1
+    return any(shift == row[-1] + 1 - free != 0 for row in place.rows)
 
 
 def _indices(view: Row) -> str:
