@@ -75,6 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--max-time", type=float, default=0.0, help="start no further target after so many seconds")
     parser.add_argument("--phase", action="append", default=[], help="phase to run; may be repeated")
     parser.add_argument("--bound", default="small", help="size of the exhaustive scope")
+    parser.add_argument("--fuzz", nargs=2, metavar=("SEED", "SEEDS"), help="only draw so many seeds, from this one on")
     parser.add_argument("--live", choices=("short", "long"), help="only start a server of each target and play clients")
     parser.add_argument("--via", choices=("engine", "http"), default="engine", help="how a live server is started")
     options = parser.parse_args(arguments)
@@ -117,15 +118,19 @@ def run_one(here: Path, target: TargetEntry, options: argparse.Namespace, device
     if options.live:
         return run_live(here, target, options, device, out)
     workers = options.workers or min(8, len(os.sched_getaffinity(0)))
-    command = [sys.executable, "-m", "ropecheck.conformance.cli", "run", "--target", target.name, "--device", device]
-    command += ["--out", str(out), "--workers", str(workers), "--time-limit", str(options.time_limit)]
-    command += ["--bound", options.bound, "--report", "junit,json"]
+    command = [sys.executable, "-m", "ropecheck.conformance.cli", "fuzz" if options.fuzz else "run"]
+    command += ["--target", target.name, "--device", device, "--out", str(out), "--workers", str(workers)]
+    command += ["--time-limit", str(options.time_limit), "--report", "junit,json"]
+    if options.fuzz:
+        command += ["--seed", options.fuzz[0], "--seeds", options.fuzz[1]]
+    else:
+        command += ["--bound", options.bound]
     for phase in options.phase:
         command += ["--phase", phase]
     print(f"run.py: {target.name} ({target.kernel or 'kernel package: a stand-in'})", flush=True)
     ran = environment(here, target.stand_ins)
     done = subprocess.run(command, env=ran, cwd=here / "suite", check=False)
-    if options.phase:
+    if options.phase or options.fuzz:
         return done.returncode
     command = [sys.executable, "-m", "ropecheck.conformance.device.checks", "--target", target.name, "--device", device]
     checked = subprocess.run([*command, "--out", str(out)], env=ran, cwd=here / "suite", check=False)

@@ -179,6 +179,9 @@ def test_without_a_gpu_it_runs_on_the_host_or_says_why_not(tmp_path: Path) -> No
     assert report["totals"]["failed"] == 0 and report["totals"]["passed"]
     assert (out / "reference" / "junit.xml").is_file()
     assert "| reference |" in (out / "summary.md").read_text() and (out / "costs.md").is_file()
+    assert run(folder, "--device", "cpu", "--out", str(out), "--workers", "1", "--fuzz", "7", "1").returncode == 0
+    report = json.loads((out / "reference" / "report.json").read_text())
+    assert (report["seed"], report["totals"]["scenarios"]) == (7, 75)
 
 
 @pytest.mark.parametrize(("codes", "worst"), [((0, 0), 0), ((0, 3, 1), 1), ((3, 0), 3), ((4, 0), 4), ((9,), 9)])

@@ -20,6 +20,7 @@ from typing import Any
 
 VARIABLE = "ROPECHECK_SCHEDULER_PATCH"
 BATCH = "sglang.srt.managers.schedule_batch"
+POLICY = "sglang.srt.managers.schedule_policy"
 SCHEDULER = "sglang.srt.managers.scheduler"
 FORWARD = "sglang.srt.model_executor.forward_batch_info"
 SESSION = "sglang.srt.session.session_controller"
@@ -88,6 +89,28 @@ FAULTS: dict[str, Patch] = {
         "self.multimodal_inputs = self.multimodal_inputs + other.multimodal_inputs",
         "self.multimodal_inputs = self.multimodal_inputs + [\n"
         "                self.multimodal_inputs[0] or one for one in other.multimodal_inputs]",
+    ),
+    "abort not told": Patch(
+        "a request that is aborted while it waits ends without a word to its client",
+        SCHEDULER,
+        "Scheduler.abort_request",
+        "self.send_abort_output(\n"
+        "                _make_abort_req(req, finished_reason=recv_req.finished_reason), req\n            )",
+        "pass",
+    ),
+    "another name": Patch(
+        "a request runs under another name than its client gave it",
+        SCHEDULER,
+        "Scheduler._create_generation_req",
+        "return Req(*args, **kwargs)",
+        "made = Req(*args, **kwargs)\n        made.rid += '-'\n        return made",
+    ),
+    "prompt cut short": Patch(
+        "the last two tokens of a prompt are not prefilled",
+        POLICY,
+        "PrefillAdder._commit_prefill_admission",
+        "req.extend_end = admission.prefix_len + admission.extend_len",
+        "req.extend_end = admission.prefix_len + max(admission.extend_len - 2, 1)",
     ),
     "session closed too early": Patch(
         "a streaming session is closed although its turn still runs",
