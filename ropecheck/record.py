@@ -47,8 +47,12 @@ def environment(folder: Path, mode: str = "log", path: str | None = None) -> dic
 
 
 def _imported(module: ModuleType) -> None:
+    from ropecheck.adapters.sglang import mends
     from ropecheck.adapters.sglang.recorder import watch
+    from ropecheck.adapters.sglang.scheduler import faults
 
+    faults.install()  # of the environment's choice; usually none
+    mends.install()
     watch.install(module, _open)
 
 
