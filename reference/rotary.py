@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -13,6 +12,7 @@ from ropecheck.reference.requests import State, line_of, of, tokens_of
 from ropecheck.reference.timeline import IntArray
 from ropecheck.spec import rotary
 from ropecheck.spec.history import OutOfDomain
+from ropecheck.spec.rotary import Layout
 
 Floats = npt.NDArray[np.float64]
 
@@ -28,40 +28,19 @@ FAR = 50
 """How far a row is moved when it is moved alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Which pairs of a head the rows turn. sections: pairs of row t, h and w; their sum is rotary_dim / 2."""
-
-    head_size: int
-    rotary_dim: int
-    sections: tuple[int, int, int]
-    interleaved: bool
-    base: float
-    scaling: rotary.Scaling | None = None
-    alternating: bool = False
-    """Ernie-4.5-VL's."""
-    longest: int = LONGEST
-    """Positions that the embedding has prepared."""
-
-    @property
-    def axes(self) -> list[int]:
-        """Per pair, the row that turns it."""
-        return axes(self.rotary_dim // 2, self.sections, self.interleaved, self.alternating)
-
-
 YARN = rotary.Scaling(4.0, 32768)
 
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
     {
-        "contiguous": Layout(128, 128, (16, 24, 24), False, 1e6),
-        "interleaved": Layout(128, 128, (24, 20, 20), True, 5e6),
-        "partial": Layout(64, 32, (4, 6, 6), False, 1e4),
-        "uneven": Layout(128, 128, (16, 32, 16), False, 1e6),
-        "uneven interleaved": Layout(128, 128, (26, 18, 20), True, 5e6),
-        "scaled": Layout(128, 128, (16, 24, 24), False, 1e6, YARN),
-        "scaled interleaved": Layout(128, 128, (24, 20, 20), True, 1e6, YARN),
-        "short": Layout(128, 128, (16, 24, 24), False, 1e6, longest=32),
-        "alternating": Layout(128, 128, (20, 22, 22), False, 5e5, None, True),
+        "contiguous": Layout(128, 128, (16, 24, 24), "contiguous", 1e6),
+        "interleaved": Layout(128, 128, (24, 20, 20), "interleaved", 5e6),
+        "partial": Layout(64, 32, (4, 6, 6), "contiguous", 1e4),
+        "uneven": Layout(128, 128, (16, 32, 16), "contiguous", 1e6),
+        "uneven interleaved": Layout(128, 128, (26, 18, 20), "interleaved", 5e6),
+        "scaled": Layout(128, 128, (16, 24, 24), "contiguous", 1e6, YARN),
+        "scaled interleaved": Layout(128, 128, (24, 20, 20), "interleaved", 1e6, YARN),
+        "short": Layout(128, 128, (16, 24, 24), "contiguous", 1e6, longest=32),
+        "alternating": Layout(128, 128, (20, 22, 22), "alternating", 5e5),
     }
 )
 """Qwen2-VL's, Qwen3-VL's, contiguous sections over the first half of a head, sections where h and w differ, the first
@@ -86,14 +65,6 @@ def table_of(state: State, req: int, layout: str, method: str) -> IntArray:
     if table.shape[0] != 3 or (not bounded and int(table.max()) + FAR >= LONGEST):
         raise OutOfDomain(f"request {req}: a rotation reads three rows of positions below {LONGEST - FAR}")
     return table
-
-
-def axes(pairs: int, sections: Sequence[int], interleaved: bool, alternating: bool = False) -> list[int]:
-    """Per pair, the row that turns it."""
-    if alternating:
-        return [rotary.alternating_axis(pair, sections) for pair in range(pairs)]
-    rule = rotary.interleaved_axis if interleaved else rotary.contiguous_axis
-    return [rule(pair, sections) for pair in range(pairs)]
 
 
 def rotated(table: IntArray, heads: Floats, layout: Layout) -> Floats:

@@ -126,17 +126,6 @@ def rule(
     return register
 
 
-class Labelled:
-    """What no view exists for yet: the function decides where it is called."""
-
-
-def label(
-    id: str, *, source: str, bugs: tuple[str, ...] = (), devices: tuple[str, ...] = ANY_DEVICE
-) -> Callable[[Any], Any]:
-    """Register a function that is called by its own name."""
-    return rule(id, of=Labelled, source=source, bugs=bugs, devices=devices)
-
-
 @cache
 def _everything() -> None:
     from ropecheck import spec

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ropecheck.spec.held import INT64
+from ropecheck.spec.history import delta_of
 from ropecheck.spec.ownership import cached_deltas, fill
+from ropecheck.spec.prefix import agreeing
 from ropecheck.spec.retraction import history
-from ropecheck.spec.rules import Labelled, Rule
+from ropecheck.spec.rules import Rule
 from ropecheck.spec.session import afresh, continued, must_refuse, without_reply
 from ropecheck.spec.views import Readings
 
@@ -324,6 +326,63 @@ def schedule_reply(view: Any) -> Any:
     )
 
 
+@of("schedule.survives")
+def survives(view: Any) -> Any:
+    return view.error == ""
+
+
+@of("families.dtype_and_shape")
+def dtype_and_shape(built: Any) -> Any:
+    return built.dtype == INT64 and (
+        built.shape in built.right
+        if built.name == "delta"
+        else len(built.shape) in {len(one) for one in built.right} and built.shape[0] == built.right[0][0]
+    )
+
+
+@of("families.table")
+def families_table(built: Any) -> Any:
+    return built.columns is not None and built.columns == built.right
+
+
+@of("families.table_width")
+def table_width(built: Any) -> Any:
+    return len(built.columns) == len(built.right)
+
+
+@of("families.delta")
+def families_delta(built: Any) -> Any:
+    return built.delta == (0 if built.family.name == "glm_image" else delta_of(built.right))
+
+
+@of("families.one_continuation")
+def one_continuation(built: Any) -> Any:
+    return built.delta == max(built.columns[-1]) + 1 - len(built.columns)
+
+
+@of("families.hunyuan_vl.four_rows")
+def four_rows(built: Any) -> Any:
+    return (
+        all(len(built.columns[i]) == 4 and built.columns[i][0] == i for i in range(len(built.columns)))
+        and built.delta == 0
+    )
+
+
+@of("families.refuses_disagreeing_grids", "families.refuses_undivided_grid", "families.refuses_missing_intervals")
+def refuses(prompt: Any) -> Any:
+    return prompt.refused
+
+
+@of("prefix.identity")
+def identity(hit: Any) -> Any:
+    return hit.tokens <= agreeing(hit.own, hit.other)
+
+
+@of("rotary.table_is_read_only")
+def table_is_read_only(table: Any) -> Any:
+    return not table.changed
+
+
 @of("schedule.at_rest")
 def schedule_at_rest(view: Any) -> Any:
     return not view.unanswered and not view.retained and not view.leak
@@ -362,9 +421,7 @@ def text_rows(pair: Any) -> Any:
 
 
 def predicate_of(rule: Rule) -> Predicate | None:
-    """What the rule says as one expression; None where its own body is all that there is."""
+    """What the rule says as one expression; None where its body is all that there is."""
     if rule.view is Readings and rule.id not in PREDICATES:
         return agree
-    if rule.id in PREDICATES:
-        return PREDICATES[rule.id]
-    return rule.check if rule.view is Labelled else None
+    return PREDICATES.get(rule.id)

@@ -16,7 +16,6 @@ from ropecheck.conformance.matrix import bisect as bisection
 from ropecheck.conformance.matrix import matrix
 from ropecheck.conformance.matrix import render as matrix_render
 from ropecheck.conformance.selftest import engine_score, history_score, mutant_score
-from ropecheck.conformance.selftest.mutants import all_mutants
 from ropecheck.conformance.store.files import pretty, write_atomic
 from ropecheck.conformance.targets import pip_overlay, provision, provisioned, smoke
 from ropecheck.conformance.targets import registry as targets
@@ -202,7 +201,9 @@ def score(
     ] = False,
     target: Annotated[str, typer.Option("--target", help="With --engine: the engine.")] = "sglang",
     most: Annotated[int | None, typer.Option("--most", help="With --engine: at most so many faults.")] = None,
-    out: Annotated[Path, typer.Option("--out", help="With --engine: folder of the worker's log.")] = Path(".ropecheck"),
+    out: Annotated[Path, typer.Option("--out", help="Folder: --mutants goes on from there, --engine logs.")] = Path(
+        ".ropecheck"
+    ),
     seed: SeedOption = 0,
     seeds: Annotated[bool, typer.Option("--seeds", help="--history: only the bugs that the suite began with.")] = False,
     bug: Annotated[list[str] | None, typer.Option("--bug", help="--history: only this one; may be repeated.")] = None,
@@ -216,7 +217,7 @@ def score(
     if engine:
         return score_engine(target, out, seed, most, json)
     if mutants:
-        return score_mutants()
+        return score_mutants(out)
     bugs = [one for one in history_score.load() if (one.seed or not seeds) and (not bug or one.id in bug)]
     if not bugs:
         raise UsageError("--bug: no such bug in conformance/data/history.toml")
@@ -248,14 +249,17 @@ def witnesses_on(version: str, bugs: Sequence[history_score.Bug], add: bool) -> 
     return history_score.run(known[name], witnesses, provisioned.home() / "history" / version)
 
 
-def score_mutants() -> int:
-    """Planted faults: what catches each first; rules that nothing breaks."""
-    found = []
-    for number, one in enumerate(mutant_score.score(), start=1):
-        found.append(one)
+def score_mutants(out: Path) -> int:
+    """Planted faults: what catches each first; rules that nothing breaks. What was found is kept as it is found."""
+    kept = mutant_score.Kept(out / "score-mutants.jsonl", matrix.suite_hash())
+    count = len(mutant_score.trials())
+    if kept.scored:
+        console().print(f"{len(kept.scored)} of {count} planted faults are kept in {kept.path}", soft_wrap=True)
+    for number, one in enumerate(mutant_score.score(dict(kept.scored)), start=1):
+        kept.add(one)
         if number % 20 == 0:
-            console().print(f"{number} of {len(all_mutants())} planted faults tried")
-    result = mutant_score.summed_up(found)
+            console().print(f"{number} of {count} planted faults tried")
+    result = mutant_score.summed_up(kept.scored[name] for name in mutant_score.trials())
     for line in mutant_score.lines(result):
         console().print(line, soft_wrap=True)
     return result.exit_code

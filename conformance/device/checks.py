@@ -19,7 +19,10 @@ from ropecheck.adapters import protocol
 from ropecheck.conformance.cli import targets as cli_targets
 from ropecheck.conformance.device.limits import Checked, limit_jobs
 from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.signature import raised_line
+from ropecheck.conformance.judge.tally import Tally
+from ropecheck.conformance.judge.verdict import copies
 from ropecheck.conformance.plan.planner import CostCheck, plan
 from ropecheck.conformance.run.ask import Asked, NoAnswer
 from ropecheck.conformance.scenario.operations import Build, MeasureCost, Scenario
@@ -51,11 +54,13 @@ class CostRow(msgspec.Struct, frozen=True, kw_only=True):
     """Why the engine has no number; "" when it has."""
     unrun: str = ""
     """Why nothing was measured; "" when it was."""
+    broken: tuple[str, ...] = ()
+    """Rules that the count breaks."""
 
     @property
     def within(self) -> bool:
-        """Whether the budget holds. Waits are seen on a device only."""
-        return self.copies is None or (self.copies <= self.budget and self.syncs <= self.sync_budget)
+        """Whether the budget holds."""
+        return not self.broken
 
 
 class DeviceReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +141,7 @@ def cost_rows(worker: Asked) -> Iterator[CostRow]:
                 to_host_lines=result.to_host_lines,
                 sync_lines=result.sync_lines,
                 method=result.method,
+                broken=tuple(rule.id for rule, _ in ask(Tally(), check.mode, copies(check, result))),
             )
         elif isinstance(result, protocol.NotOffered):
             yield msgspec.structs.replace(row, note=result.reason)

@@ -8,29 +8,30 @@ token past the prompt is text, so its column is its index plus the request's del
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from ropecheck.adapters import protocol
 from ropecheck.adapters.batch import Batch, BatchPart, Value
+from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.signature import raised_line
-from ropecheck.conformance.plan.planner import decoded, plan
+from ropecheck.conformance.judge.tables import seen
+from ropecheck.conformance.judge.tally import Tally
+from ropecheck.conformance.plan.planner import Plan, TableCheck, plan
 from ropecheck.conformance.run.ask import Asked, NoAnswer
 from ropecheck.conformance.scenario.words import decode
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, running, scenario
-from ropecheck.reference.timeline import IntArray
+from ropecheck.spec.modes import mode_of
 from ropecheck.spec.modes.declaration import depths as depths_of
+from ropecheck.spec.views import Place, Row, Tables
 
 LIMIT = 2**31
 """Lengths are int32 inside the engines: an index is at most LIMIT - 1."""
 
 STRIDED = ("build_chain_tree", "prepare_draft_extend_layout")
 """Kernels that take the stride of their lengths."""
-
-DELTAS = (-3, 0, 0)
-"""Of the requests' prompts: "image" and twice "text"."""
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,18 +60,28 @@ def limit_jobs(worker: Asked) -> Iterator[Checked]:
             yield Checked(rule=rule, what=what, unrun=str(error))
             continue
         if isinstance(result, protocol.Tables):
-            problem, note = compared(result, forward, indices)
-            yield Checked(rule=rule, what=what, problem=problem, note=note)
+            yield judged(what, result, forward, indices)
         else:
             yield without_tables(rule, what, result)
 
 
-def job(forward: protocol.Forward, name: str, device: str) -> protocol.Job:
-    """The forward, after three requests have arrived."""
+@cache
+def _start(device: str) -> Plan:
+    """Three requests have arrived: one with an image, and two of text."""
     start = running(PROMPTS["image"], PROMPTS["text"], PROMPTS["text"])
-    base = plan(scenario("limits", "", start, decode((0, 1, 2))), device)
-    arrivals = tuple(step for step in base.job.steps if isinstance(step, protocol.Submit))
+    return plan(scenario("limits", "", start, decode((0, 1, 2))), device)
+
+
+def job(forward: protocol.Forward, name: str, device: str) -> protocol.Job:
+    """The forward, after the requests' arrival."""
+    arrivals = tuple(step for step in _start(device).job.steps if isinstance(step, protocol.Submit))
     return protocol.Job(id=name, steps=(*arrivals, forward), device=device)
+
+
+def places() -> tuple[Place, ...]:
+    """Where the three requests' tokens belong."""
+    (*_, last) = (check for check in _start("cpu").checks if isinstance(check, TableCheck))
+    return tuple(line.place for line in last.expected.lines)
 
 
 def forwards() -> Iterator[tuple[str, protocol.Forward, list[list[int]]]]:
@@ -208,33 +219,39 @@ def without_tables(rule: str, what: str, result: protocol.Result) -> Checked:
     return Checked(rule=rule, what=what, unrun=f"{result.stage}: {line}")
 
 
-def compared(result: protocol.Tables, forward: protocol.Forward, indices: list[list[int]]) -> tuple[str, str]:
-    """(problem, note) of an answer."""
+def judged(what: str, result: protocol.Tables, forward: protocol.Forward, indices: list[list[int]]) -> Checked:
+    """What the rules say of an answer."""
     if forward.strided and not any(name.endswith(STRIDED) for name in result.ran):
-        return "", "the kernel that ran takes no stride"
-    table = result.tables[0]
-    want = np.array([index for row in indices for index in row], dtype=np.int64)
-    shift = np.array([DELTAS[req] for req, row in zip(forward.reqs, indices, strict=True) for _ in row], dtype=np.int64)
-    if table.positions is None:
-        return "the 1-D table is unset", ""
-    if problem := differs("1-D", decoded(table.positions), want):
-        return problem, ""
-    if forward.path == "kernel":
-        return "", ""
-    if table.mrope is None:
-        return "the three-row table is unset", ""
-    rows = decoded(table.mrope)
-    for name, row in zip("thw", rows, strict=True):
-        if problem := differs(f"row {name}", row, want + shift):
-            return problem, ""
-    return "", ""
-
-
-def differs(name: str, seen: IntArray, want: IntArray) -> str:
-    """One line for the first difference; "" for none."""
-    if seen.shape != want.shape:
-        return f"{name}: {seen.size} columns for {want.size} tokens"
-    if (seen == want).all():
-        return ""
-    column = int((seen != want).argmax())
-    return f"{name}, column {column}: {seen[column]}, must be {want[column]}"
+        return Checked(rule="table.index", what=what, note="the kernel that ran takes no stride")
+    table, mode = result.tables[0], mode_of(forward.mode)
+    positions, rows = seen(table.positions), None if forward.path == "kernel" else seen(table.mrope)
+    view = Tables(
+        mode=mode.name,
+        tokens=sum(map(len, indices)),
+        positions=positions,
+        rows=rows,
+        index_dtype=mode.index_dtype,
+        one_dimensional=forward.path == "kernel",
+    )
+    tally = Tally()
+    broken = ask(tally, mode.name, view)
+    start = 0
+    for req, tokens in zip(forward.reqs, indices, strict=True):
+        part, start = slice(start, start + len(tokens)), start + len(tokens)
+        if broken or positions is None:
+            break
+        row = Row(
+            mode=mode.name,
+            place=places()[req],
+            tokens=tokens,
+            positions=positions.values[0][part],
+            columns=None if rows is None else tuple(values[part] for values in rows.values),
+        )
+        broken = ask(tally, mode.name, row)
+        if broken:
+            rule, found = broken[0]
+            line = f"{found.axis}, column {part.start + (found.at or 0)}: {found.observed}, must be {found.expected}"
+            return Checked(rule=rule.id, what=what, problem=line)
+    for rule, found in broken:
+        return Checked(rule=rule.id, what=what, problem=found.message)
+    return Checked(rule="table.index", what=what)

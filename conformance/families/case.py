@@ -6,7 +6,6 @@ import hashlib
 from functools import cached_property
 
 import msgspec
-import numpy as np
 
 from ropecheck.adapters.protocol import Item, PromptTable
 from ropecheck.conformance.families.fields import CONFIG, MARKERS, OMNI, PAD
@@ -46,8 +45,6 @@ class Case(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
     name: str
     family: str
     prompts: tuple[tuple[Segment, ...], ...]
-    rule: str = "families.table"
-    """The rule that the case is there for; a wrong table breaks it."""
     builder: str = "rope_index"
     torn: str = ""
     """A processor's mistake planted in the input, which must be refused: a name in `torn.TEARS`."""
@@ -137,8 +134,3 @@ def step(case: Case) -> PromptTable:
         builder=case.builder,
     )
     return tear(built, case.torn)
-
-
-def real_columns(table: np.ndarray[tuple[int, ...], np.dtype[np.generic]], width: int) -> Table:
-    """The last `width` columns of a padded row, as int64."""
-    return np.asarray(table[:, table.shape[1] - width :], dtype=np.int64)

@@ -99,20 +99,19 @@ def _fitted(case: Case) -> Case:
 
 
 def _images(family: str) -> list[Case]:
-    def case(name: str, *prompts: Prompt, rule: str = "families.table") -> Case:
-        return Case(f"{family}: {name}", family, prompts, rule)
+    def case(name: str, *prompts: Prompt) -> Case:
+        return Case(f"{family}: {name}", family, prompts)
 
-    special = {"hunyuan_vl": "families.hunyuan_vl.four_rows"}.get(family, "families.table")
     one = (words(3), picture(4, 6), words(2))
     return [
         case("text only", (words(5),)),
-        case("one image", one, rule=special),
-        case("media first", (picture(4, 4), words(3)), rule=special),
-        case("media last", (words(3), picture(4, 4)), rule=special),
-        case("adjacent images", (words(1), picture(4, 4), picture(2, 8), words(1)), rule="families.text_after_media"),
-        case("one line", (words(2), picture(2, 16), words(2)), rule="families.text_after_media"),
-        case("one column", (words(2), picture(16, 2), words(2)), rule="families.text_after_media"),
-        case("one token", (words(2), picture(2, 2), words(2)), rule=special),
+        case("one image", one),
+        case("media first", (picture(4, 4), words(3))),
+        case("media last", (words(3), picture(4, 4))),
+        case("adjacent images", (words(1), picture(4, 4), picture(2, 8), words(1))),
+        case("one line", (words(2), picture(2, 16), words(2))),
+        case("one column", (words(2), picture(16, 2), words(2))),
+        case("one token", (words(2), picture(2, 2), words(2))),
         case("many images", (*(s for i in range(8) for s in (words(i), picture(2 + 2 * (i % 3), 4))), words(1))),
         *([case("a picture far behind", (words(FAR), picture(4, 6), words(2)))] if family in FAR_FAMILIES else ()),
         case("left-padded batch", one, (words(1), picture(2, 2), words(1)), (words(4),)),
@@ -121,20 +120,13 @@ def _images(family: str) -> list[Case]:
 
 def _videos(family: str) -> list[Case]:
     info = FAMILIES[family]
-    rule = "families.table"
-    if info.absolute_time:
-        rule = "families.absolute_time"
-    elif info.frames_apart:
-        rule = "families.frame_per_run"
-    elif family == "ernie4_5_vl":
-        rule = "families.temporal_merge"
 
-    def case(name: str, *prompt: Segment, rule: str = rule) -> Case:
-        return Case(f"{family}: {name}", family, (prompt,), rule)
+    def case(name: str, *prompt: Segment) -> Case:
+        return Case(f"{family}: {name}", family, (prompt,))
 
     made = [
         case("one video", words(2), film(4, 4, 8), words(2)),
-        case("video that is longer than wide", words(2), film(8, 2, 2), words(2), rule="families.text_after_media"),
+        case("video that is longer than wide", words(2), film(8, 2, 2), words(2)),
         case("many frames", words(1), film(64, 2, 4), words(1)),
         case("image, video, image", words(1), picture(4, 4), film(2, 4, 4), words(1), picture(2, 4), words(1)),
         case("video, image, video", film(2, 4, 4), words(1), picture(4, 4), film(4, 2, 4), words(1)),
@@ -153,10 +145,9 @@ def _videos(family: str) -> list[Case]:
 
 
 def _audio(family: str) -> list[Case]:
-    def case(name: str, *prompt: Segment, rule: str = "families.table") -> Case:
-        return Case(f"{family}: {name}", family, (prompt,), rule)
+    def case(name: str, *prompt: Segment) -> Case:
+        return Case(f"{family}: {name}", family, (prompt,))
 
-    rule = "families.audio_in_video"
     return [
         Case(f"{family}: one word beside four", family, ((words(1),), (words(4),))),
         case("audio alone", words(3), sound(100), words(2)),
@@ -165,29 +156,27 @@ def _audio(family: str) -> list[Case]:
         case("audio and image", words(1), sound(40), picture(4, 4), words(1)),
         case("image, audio, image", picture(2, 2), sound(200), picture(4, 2), words(1)),
         case("audio and video apart", words(1), sound(140), film(2, 4, 4), words(1)),
-        case("track in video", words(1), track(3, 4, 4, 2.0, 600), words(2), rule=rule),
-        case("track longer than video", words(1), track(1, 4, 4, 1.0, 500), words(2), rule=rule),
-        case("video longer than track", words(1), track(6, 4, 4, 1.0, 120), words(2), rule=rule),
-        case("interval longer than a chunk", words(1), track(3, 4, 4, 4.0, 1200), words(2), rule=rule),
-        case("wide frame, short track", words(1), track(1, 4, 40, 1.0, 40), words(2), rule="families.text_after_media"),
-        case("a frame later than its sound", words(1), track(2, 4, 6, 1.0, 48), words(1), rule=rule),
-        case("image, then track", picture(4, 4), words(1), track(2, 4, 4, 2.0, 400), words(2), rule=rule),
-        case("track, then track", track(2, 4, 4, 1.0, 200), words(1), track(2, 2, 4, 2.0, 400), words(2), rule=rule),
-        case("track, then audio", track(2, 4, 4, 1.0, 200), words(1), sound(100), words(2), rule=rule),
+        case("track in video", words(1), track(3, 4, 4, 2.0, 600), words(2)),
+        case("track longer than video", words(1), track(1, 4, 4, 1.0, 500), words(2)),
+        case("video longer than track", words(1), track(6, 4, 4, 1.0, 120), words(2)),
+        case("interval longer than a chunk", words(1), track(3, 4, 4, 4.0, 1200), words(2)),
+        case("wide frame, short track", words(1), track(1, 4, 40, 1.0, 40), words(2)),
+        case("a frame later than its sound", words(1), track(2, 4, 6, 1.0, 48), words(1)),
+        case("image, then track", picture(4, 4), words(1), track(2, 4, 4, 2.0, 400), words(2)),
+        case("track, then track", track(2, 4, 4, 1.0, 200), words(1), track(2, 2, 4, 2.0, 400), words(2)),
+        case("track, then audio", track(2, 4, 4, 1.0, 200), words(1), sound(100), words(2)),
     ]
 
 
 def _targets(family: str) -> list[Case]:
-    rule = "families.glm_image.tabulated_ahead"
-
     def case(name: str, *prompt: Segment) -> Case:
-        return Case(f"{family}: {name}", family, (prompt,), rule)
+        return Case(f"{family}: {name}", family, (prompt,))
 
     return [
         case("writes one image", words(3), target(4, 4)),
         case("writes a preview, then the image", words(3), target(4, 6), target(2, 3)),
         case("edits an image", words(2), picture(3, 5), words(3), target(4, 4)),
-        Case(f"{family}: text beside a target", family, ((words(4),), (words(2), target(4, 4))), rule),
+        Case(f"{family}: text beside a target", family, ((words(4),), (words(2), target(4, 4)))),
         case("edits two images", picture(3, 3), words(1), picture(2, 4), words(1), target(4, 2), target(1, 2)),
     ]
 
@@ -200,10 +189,8 @@ NEWLINE = Segment(kind="newline")
 
 
 def _canvases(family: str) -> list[Case]:
-    rule = "families.minicpm_v4_7.canvas"
-
     def case(name: str, *prompt: Segment) -> Case:
-        return Case(f"{family}: {name}", family, (prompt,), rule)
+        return Case(f"{family}: {name}", family, (prompt,))
 
     return [
         case("two markers", words(1), picture(8, 12), words(1)),
@@ -236,8 +223,8 @@ def _refused(family: str) -> list[Case]:
     films = (words(2), film(2, 4, 8), words(2), film(2, 4, 8), words(1))
     sounds = (words(2), sound(100), words(2), sound(60), words(1))
 
-    def torn(what: str, how: str, prompt: Prompt, rule: str = "families.refuses_disagreeing_grids") -> Case:
-        return Case(f"{family}: {what}{how}", family, (prompt,), rule, torn=how)
+    def torn(what: str, how: str, prompt: Prompt) -> Case:
+        return Case(f"{family}: {what}{how}", family, (prompt,), torn=how)
 
     made = []
     for how in DISAGREEING:
@@ -249,11 +236,10 @@ def _refused(family: str) -> list[Case]:
         made += [torn("audio, ", how, (*sounds[:-1], picture(4, 4), words(1))) for how in AUDIO_TORN]
     if family != "glm_image":  # it merges nothing
         undivided = (words(2), picture(4, 6), words(2))
-        made.append(torn("", "grid undivided", undivided, "families.refuses_undivided_grid"))
+        made.append(torn("", "grid undivided", undivided))
     if info.absolute_time:
-        rule = "families.refuses_missing_intervals"
-        made.append(torn("", "intervals missing", (words(2), film(2, 4, 8), words(2)), rule))
-        made += [torn("", how, films, rule) for how in INTERVALS_TORN[1:]]
+        made.append(torn("", "intervals missing", (words(2), film(2, 4, 8), words(2))))
+        made += [torn("", how, films) for how in INTERVALS_TORN[1:]]
     return made
 
 
@@ -263,7 +249,7 @@ def from_items(family: str) -> list[Case]:
     for case in chosen(family):
         tracked = any(segment.kind == "track" for segment in case.prompts[0])
         if len(case.prompts) == 1 and not case.torn and not tracked:
-            made.append(Case(f"{case.name} (from items)", family, case.prompts, case.rule, "processor"))
+            made.append(Case(f"{case.name} (from items)", family, case.prompts, "processor"))
     return made
 
 
@@ -277,7 +263,7 @@ def from_offsets(family: str, seed: int, count: int) -> list[Case]:
     for case in (*chosen(family), *drawn(family, seed, count, batches=False)):
         kinds = {segment.kind for prompt in case.prompts for segment in prompt}
         if len(case.prompts) == 1 and not case.torn and "image" in kinds and kinds <= {"text", "image"}:
-            made.append(Case(f"{case.name} (from offsets)", family, case.prompts, case.rule, "offsets"))
+            made.append(Case(f"{case.name} (from offsets)", family, case.prompts, "offsets"))
     return made
 
 

@@ -11,7 +11,6 @@ from ropecheck.conformance.families.torn import TEARS
 from ropecheck.conformance.scenario.legal import LARGEST, WIDEST
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.history import OutOfDomain
-from ropecheck.spec.rules import all_rules
 
 BUILDERS = ("rope_index", "processor", "offsets", *routes.BUILDERS)
 TORN = ("", *TEARS)
@@ -21,7 +20,6 @@ def problem_of(case: Case) -> str:
     """What is wrong with a case, naming the field; "" for a legal one."""
     for field, value, known in (
         ("family", case.family, FAMILIES),
-        ("rule", case.rule, all_rules()),
         ("builder", case.builder, BUILDERS),
         ("torn", case.torn, TORN),
     ):

@@ -181,15 +181,7 @@ def _raised(tally: Tally, op: int, mode: str, result: protocol.Raised, state: bo
 def _cost(tally: Tally, check: CostCheck, result: protocol.Counted) -> None:
     tally.modes[check.mode] = tally.modes.get(check.mode, 0) + 1
     tally.note(check.mode, result.ran)
-    view = Copies(
-        mode=check.mode,
-        has_media=check.has_media,
-        allowed=check.allowed,
-        extra=check.extra,
-        copies=result.copies,
-        waits=result.syncs if result.method == "cuda" else None,
-        reads=result.to_host if result.method == "meta" else None,
-    )
+    view = copies(check, result)
     where = {"waits": result.sync_lines, "reads": result.to_host_lines}
     for rule, found in ask(tally, check.mode, view):
         lines = ", ".join(where.get(found.axis, result.lines))
@@ -205,6 +197,19 @@ def _cost(tally: Tally, check: CostCheck, result: protocol.Counted) -> None:
                 where=lines,
             )
         )
+
+
+def copies(check: CostCheck, result: protocol.Counted) -> Copies:
+    """What was counted, as the rules on costs look at it."""
+    return Copies(
+        mode=check.mode,
+        has_media=check.has_media,
+        allowed=check.allowed,
+        extra=check.extra,
+        copies=result.copies,
+        waits=result.syncs if result.method == "cuda" else None,
+        reads=result.to_host if result.method == "meta" else None,
+    )
 
 
 def _op_of(plan: Plan, result: int) -> int:

@@ -10,13 +10,15 @@ from pathlib import Path
 import msgspec
 
 from ropecheck.adapters import events
+from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, Unrun
+from ropecheck.conformance.judge.tally import Tally
 from ropecheck.conformance.live.client import Answer, Asked, Client
 from ropecheck.conformance.scripts.script import Script
 from ropecheck.conformance.trace.check import Checked, check_files
 from ropecheck.conformance.trace.judge import Judge
 from ropecheck.conformance.trace.verdict import ordered
-from ropecheck.spec.live import Replayed, same_answer
+from ropecheck.spec.live import Replayed
 from ropecheck.spec.rules import all_rules
 
 TOLERANCE = 0.01
@@ -75,11 +77,12 @@ def compare(asked: Asked, fresh: Answer) -> Failure | None:
         margins=fresh.margins,
         tolerance=TOLERANCE,
     )
-    wrong = same_answer(view)
-    if wrong is None:
+    broken = ask(Tally(), MODE, view)
+    if not broken:
         return None
+    rule, wrong = broken[0]
     return Failure(
-        rule="live.same_answer",
+        rule=rule.id,
         mode=MODE,
         signature=wrong.shape,
         step=0,

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from ropecheck.adapters import protocol
 from ropecheck.reference.rotary import FAR, LAYOUTS, Floats
 from ropecheck.reference.timeline import IntArray
-
-ROWS = "thw"
+from ropecheck.spec.rotary import ROWS
 
 HEADS = (7, 3)
 """Of query and key: no power of two, since kernels mask those."""
@@ -75,8 +74,8 @@ def _step(check: RotaryCheck, table: IntArray, buffer: int = 0) -> protocol.Rota
         rotary_dim=layout.rotary_dim,
         base=layout.base,
         sections=layout.sections,
-        interleaved=layout.interleaved,
-        alternating=layout.alternating,
+        interleaved=layout.arrangement == "interleaved",
+        alternating=layout.arrangement == "alternating",
         scaling=None if layout.scaling is None else (layout.scaling.factor, layout.scaling.original),
         longest=layout.longest,
         method=check.method,

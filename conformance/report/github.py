@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from ropecheck.conformance.cards.build import cards
 from ropecheck.conformance.cards.card import Card
 from ropecheck.conformance.cards.text import operation_lines, shorter, table_lines
@@ -16,7 +14,7 @@ from ropecheck.conformance.report.json_file import all_warnings
 from ropecheck.conformance.report.render import as_text
 from ropecheck.conformance.report.terminal import total_lines
 from ropecheck.conformance.run.events import Event, Header, RunEnded, Summary
-from ropecheck.conformance.store.files import write_atomic
+from ropecheck.conformance.store.files import pretty, write_atomic
 
 MOST = 10
 """Annotations of one step that GitHub shows."""
@@ -42,7 +40,7 @@ def sarif_listener(path: Path, event: Event) -> None:
     """Write the SARIF file."""
     if isinstance(event, RunEnded):
         made = sarif(cards(event.summary), event.summary.header)
-        write_atomic(path, msgspec.json.format(msgspec.json.encode(made), indent=2) + b"\n")
+        write_atomic(path, pretty(made))
 
 
 def place_of(card: Card, header: Header) -> tuple[str, int]:

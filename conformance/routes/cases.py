@@ -50,10 +50,9 @@ PAIRED = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 
 def pairs(family: str) -> Iterator[Case]:
     """Two requests of equal tokens and equal pixels, plain grey, with columns that agree or do not."""
-    rule = "prefix.identity"
 
     def case(name: str, route: str, first: Prompt, second: Prompt) -> Case:
-        return Case(f"{family}: {name} (two requests, {route})", family, (first, second), rule, PREFIX + TWICE + route)
+        return Case(f"{family}: {name} (two requests, {route})", family, (first, second), PREFIX + TWICE + route)
 
     flat = (words(2), picture(4, 6), words(3))
     tall = (words(2), picture(6, 4), words(3))
@@ -165,17 +164,13 @@ UNSENT = (("paddleocr_vl", "video"),)
 
 
 def _of(family: str, prompts: dict[str, Prompt], routes: tuple[str, ...]) -> Iterator[Case]:
-    rule = "families.absolute_time" if FAMILIES[family].absolute_time else "families.table"
     for route in routes:
         for name, prompt in prompts.items():
             if (family, route, name) == ("qwen3_omni", "processor output", "two clips"):
                 continue  # its processor takes one rate for all clips
             if family == "ernie4_5_vl":
                 prompt = tuple(map(for_ernie, prompt))
-            clips = any(segment.kind == "video" for segment in prompt)
-            yield Case(
-                f"{family}: {name} ({route})", family, (prompt,), rule if clips else "families.table", PREFIX + route
-            )
+            yield Case(f"{family}: {name} ({route})", family, (prompt,), PREFIX + route)
 
 
 def for_ernie(segment: Segment) -> Segment:

@@ -18,7 +18,7 @@ from ropecheck.reference import compose, rotary, tables
 from ropecheck.reference.tables import BatchTables, Part
 from ropecheck.reference.timeline import IntArray, Timeline
 from ropecheck.spec.modes import mode_of
-from ropecheck.spec.rotary import Scaling
+from ropecheck.spec.rotary import Layout, Scaling
 
 PAD_VALUE = 1_000_000
 """Padded placeholder ids start here."""
@@ -259,14 +259,13 @@ class ReferenceEngine:
     def rotate(self, step: protocol.Rotary) -> protocol.Rotated:
         """The rotation. A view's columns are the table's: messages carry no buffers."""
         t, h, w = step.sections
-        layout = rotary.Layout(
+        layout = Layout(
             step.head_size,
             step.rotary_dim,
             (t, h, w),
-            step.interleaved,
+            "alternating" if step.alternating else ("interleaved" if step.interleaved else "contiguous"),
             step.base,
             None if step.scaling is None else Scaling(*step.scaling),
-            step.alternating,
         )
 
         def turned(part: protocol.Tensor) -> protocol.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -83,9 +84,27 @@ def write_atomic(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+WIDTH = 120
+"""Characters of a line, beyond which lists of lists and objects are spread over several."""
+
+
 def pretty(value: object) -> bytes:
-    """JSON for people: two spaces, short lists on one line would be nicer but this is what diffs well."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+    """JSON for people, and for small diffs."""
+    plain = msgspec.json.decode(msgspec.json.encode(value))  # no number that JSON does not have
+    return (laid_out(plain) + "\n").encode()
+
+
+def laid_out(value: object, indent: int = 0) -> str:
+    """JSON on one line where it fits or holds only scalars, else one item per line: rows of numbers can be read."""
+    line = json.dumps(value, ensure_ascii=False)
+    scalars = isinstance(value, list | tuple) and not any(isinstance(item, list | tuple | dict) for item in value)
+    if scalars or not isinstance(value, list | tuple | dict) or len(line) + indent <= WIDTH:
+        return line
+    pad = " " * (indent + 2)
+    if isinstance(value, dict):
+        items = [f"{pad}{json.dumps(key)}: {laid_out(item, indent + 2)}" for key, item in value.items()]
+        return "{\n" + ",\n".join(items) + "\n" + " " * indent + "}"
+    return "[\n" + ",\n".join(pad + laid_out(item, indent + 2) for item in value) + "\n" + " " * indent + "]"
 
 
 @contextlib.contextmanager
@@ -176,6 +195,8 @@ def _upgraded(raw: Any) -> Any:
 
 def _read_case(path: Path, raw: dict[str, Any]) -> StoredCase:
     """Raises msgspec.ValidationError for a wrong type, UsageError for a wrong value."""
+    if isinstance(case := raw.get("case", raw), dict):
+        case.pop("rule", None)  # what older files say that the case is there for: today the rules are asked
     if "case" in raw:
         stored = msgspec.convert(raw, StoredCase)
         _refuse_unknown_fields(raw["case"], stored.case, "$.case")

@@ -77,6 +77,7 @@ class Judge:
                 waiting = tuple(live.name for live in histories.live.values() if not live.finished)
                 view = scheduling.AtRest(retained=event.retained, leak=event.leak, unanswered=waiting)
                 yield from self._ask(view, MODE, at)
+                yield from self._ask(scheduling.LoopEnd(), MODE, at)
                 histories.rest()
             case events.Dropped(events=count):
                 self.dropped += count

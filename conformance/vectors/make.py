@@ -46,7 +46,8 @@ def candidates(scenarios: Iterable[ops.Scenario]) -> tuple[Candidate, ...]:
             found.setdefault(candidate.vector.id, candidate)
     for case, name, value, table in prompts():
         scenario = ops.Scenario(name=case.name, ops=(), family=case.family, note=f"Prompt table: {name}.")
-        features = frozenset({case.family, f"{case.family} {case.rule}"})
+        kinds = {segment.kind for prompt in case.prompts for segment in prompt}
+        features = frozenset({case.family, f"{case.family} {' '.join(sorted(kinds))}"})
         candidate = _candidate(scenario, 0, value, (table,), features, case.id)
         found.setdefault(candidate.vector.id, candidate)
     return tuple(found.values())

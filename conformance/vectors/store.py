@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +11,7 @@ import msgspec
 
 import ropecheck
 from ropecheck.conformance.errors import UsageError
-from ropecheck.conformance.store.files import write_atomic
+from ropecheck.conformance.store.files import pretty, write_atomic
 from ropecheck.conformance.vectors import types as v
 
 DEFAULT = Path("vectors")
@@ -20,9 +19,6 @@ DEFAULT = Path("vectors")
 PACKAGED = Path(ropecheck.__file__).parent / "vectors"
 """The committed set, in a checkout and in a wheel."""
 """Where the vectors of this repository are."""
-
-WIDTH = 120
-"""Characters of a line, beyond which lists of lists and objects are spread over several."""
 
 T = TypeVar("T")
 
@@ -64,21 +60,8 @@ def path_of(folder: Path, vector: v.Vector) -> Path:
 
 
 def encoded(vector: v.Vector) -> bytes:
-    """The file: rows of numbers on one line each, so that people can read them and diffs are small."""
-    return (laid_out(msgspec.to_builtins(vector)) + "\n").encode()
-
-
-def laid_out(value: object, indent: int = 0) -> str:
-    """JSON on one line where it fits or holds only scalars, else one item per line."""
-    line = json.dumps(value, ensure_ascii=False)
-    scalars = isinstance(value, list | tuple) and not any(isinstance(item, list | tuple | dict) for item in value)
-    if scalars or not isinstance(value, list | tuple | dict) or len(line) + indent <= WIDTH:
-        return line
-    pad = " " * (indent + 2)
-    if isinstance(value, dict):
-        items = [f"{pad}{json.dumps(key)}: {laid_out(item, indent + 2)}" for key, item in value.items()]
-        return "{\n" + ",\n".join(items) + "\n" + " " * indent + "}"
-    return "[\n" + ",\n".join(pad + laid_out(item, indent + 2) for item in value) + "\n" + " " * indent + "]"
+    """The file."""
+    return pretty(vector)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,12 +9,13 @@ the paper moves all text after a track.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ropecheck.spec.families.declaration import MediaFamily
 from ropecheck.spec.families.omni import has_track
 from ropecheck.spec.families.qwen2_5_omni import Qwen2_5Omni
 from ropecheck.spec.families.qwen3_omni import Qwen3Omni
-from ropecheck.spec.history import Column, Delta, History, next_position, run_columns
-from ropecheck.spec.rules import label
+from ropecheck.spec.history import Column, History, next_position, run_columns
 
 
 def released_table(family: MediaFamily, history: History) -> tuple[Column, ...]:
@@ -31,12 +32,6 @@ def released_table(family: MediaFamily, history: History) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-def continued(table: tuple[Column, ...]) -> Delta:
+def continued(table: Sequence[tuple[int | float, ...]]) -> int | float:
     """The delta by which the next token follows the last one, wherever the table has its largest position."""
-    return Delta(max(table[-1]) + 1 - len(table)) if table else Delta(0)
-
-
-@label("families.one_continuation", source="arXiv 2503.20215; a table and its delta are two answers to one question")
-def one_continuation(table: tuple[Column, ...], delta: int) -> bool:
-    """Where a prompt ends with text, its delta must place the next token right behind that text."""
-    return delta == continued(table)
+    return max(table[-1]) + 1 - len(table) if table else 0

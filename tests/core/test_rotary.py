@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Outcome
+from ropecheck.conformance.judge.rotary import as_part
+from ropecheck.conformance.judge.tally import Tally
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.plan.rotary import RotaryCheck, heads
@@ -47,16 +50,21 @@ def test_the_reference_rotation_is_the_rules(name: str, columns: list[tuple[int,
     layout = LAYOUTS[name]
     table = np.array(columns, dtype=np.int64).T
     part, _ = heads(len(columns), layout.head_size)
-    out = rotated(table, part, layout)
-    pairs = layout.rotary_dim // 2
-    which = layout.axes
-    assert [which.count(axis) for axis in range(3)] == list(layout.sections)
-    for token in range(len(columns)):
-        for pair in range(pairs):
-            first, second = part[token, 0, pair], part[token, 0, pair + pairs]
-            turned = rules.turned(first, second, columns[token][which[pair]], pair, pairs, layout.base, layout.scaling)
-            assert np.allclose((out[token, 0, pair], out[token, 0, pair + pairs]), turned)
-    assert (out[..., layout.rotary_dim :] == part[..., layout.rotary_dim :]).all()
+    assert [layout.axes.count(axis) for axis in range(3)] == list(layout.sections)
+
+    def broken(turned: np.ndarray) -> set[str]:
+        given, seen = (as_part("query", values) for values in (part, turned))
+        rows = tuple(map(tuple, table.tolist()))
+        view = rules.Rotation(layout=layout, table=rows, given=(given,), seen=(seen,), tolerance=1e-6)
+        return {rule.id for rule, _ in ask(Tally(), "rotary", view)}
+
+    right = rotated(table, part, layout)
+    angle = "rotary.rotation" if layout.scaling is None else "rotary.scaling"
+    assert not broken(right)
+    assert broken(right * 1.01) == {angle}
+    by_t = rotated(table[[0, 0, 0]], part, layout)
+    differ = bool((table != table[:1]).any())
+    assert broken(by_t) == ({f"rotary.{layout.arrangement}_sections"} if differ else set())
 
 
 def test_every_layout_and_rule_is_in_the_chosen_scenarios() -> None:

@@ -14,7 +14,7 @@ from ropecheck.adapters.batch import Batch, BatchPart
 from ropecheck.adapters.sglang import device
 from ropecheck.conformance.device import limits as device_limits
 from ropecheck.conformance.device import report as device_report
-from ropecheck.conformance.device.checks import CostRow, cost_scenarios
+from ropecheck.conformance.device.checks import cost_rows, cost_scenarios
 from ropecheck.conformance.device.score import FAULTS
 from ropecheck.conformance.plan.planner import CostCheck, plan
 from ropecheck.conformance.run.ask import Asked, NoAnswer
@@ -100,10 +100,26 @@ def test_every_measured_forward_has_a_budget() -> None:
     assert len(names) == 33
 
 
-@pytest.mark.parametrize(("copies", "syncs", "within"), [(0, 0, True), (1, 0, False), (0, 1, False), (None, 0, True)])
-def test_a_row_over_its_budget(copies: int | None, syncs: int, within: bool) -> None:
-    row = CostRow(forward="f", batch="text", rule="cost.text_only", budget=0, copies=copies, syncs=syncs)
-    assert row.within is within
+class Counting:
+    """A worker whose every forward costs the same."""
+
+    device = "cuda"
+
+    def __init__(self, copies: int, syncs: int) -> None:
+        self.result = protocol.Counted(copies, (), method="cuda", syncs=syncs)
+
+    def ask(self, job: protocol.Job) -> tuple[protocol.Result, ...]:
+        return tuple(self.result for _ in job.steps)
+
+
+@pytest.mark.parametrize(
+    ("copies", "syncs", "broken"),
+    [(0, 0, set()), (4, 0, {"cost.text_only", "cost.media", "cost.host_lengths"}), (0, 2, {"cost.synchronisations"})],
+)
+def test_rules_decide_what_is_over_its_budget(copies: int, syncs: int, broken: set[str]) -> None:
+    rows = list(cost_rows(Counting(copies, syncs)))  # type: ignore[arg-type]
+    assert {rule for row in rows for rule in row.broken} == broken
+    assert all(row.within for row in rows) is (not broken)
 
 
 def test_limits_stay_inside_int32_and_their_indices_fit_their_forwards() -> None:
@@ -114,19 +130,23 @@ def test_limits_stay_inside_int32_and_their_indices_fit_their_forwards() -> None
 
 
 def test_a_wrong_column_at_the_limit_is_told() -> None:
-    want = [[7, 8], [9]]
-    positions = np.array([7, 8, 9], dtype=np.int64)
+    want = [[57, 58], [9]]
+    positions = np.array([57, 58, 9], dtype=np.int64)
     rows = positions + np.array([-3, -3, 0])
     good = np.stack([rows, rows, rows])
     bad = good.copy()
     bad[2, 2] = 5
 
-    def answer(table: Any) -> protocol.Tables:
-        return protocol.Tables((protocol.Table("", tensor(positions), tensor(table)),))
+    def checked(table: Any) -> tuple[str, str]:
+        result = protocol.Tables((protocol.Table("", tensor(positions), tensor(table)),))
+        found = device_limits.judged("x", result, forward, want)
+        return found.rule, found.problem
 
     forward = protocol.Forward(Batch("extend", (BatchPart((0, 1)),)))
-    assert device_limits.compared(answer(good), forward, want) == ("", "")
-    assert device_limits.compared(answer(bad), forward, want) == ("row w, column 2: 5, must be 9", "")
+    assert [place.delta for place in device_limits.places()] == [-3, 0, 0]
+    assert checked(good) == ("table.index", "")
+    assert checked(bad) == ("table.text_only", "w, column 2: 5, must be 9")
+    assert checked(good[:, :2]) == ("table.width", "2 columns for 3 tokens (three-row table)")
 
 
 def test_every_form_of_a_broken_context_is_known() -> None:

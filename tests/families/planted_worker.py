@@ -14,8 +14,8 @@ import msgspec
 from ropecheck.adapters import protocol
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.families.cases import all_cases
+from ropecheck.conformance.selftest.builder import right
 from ropecheck.reference.blocks import Table
-from tests.families.fakes import right
 
 SEEDS = (0, 7)
 

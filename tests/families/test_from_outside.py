@@ -62,10 +62,11 @@ def test_canvas(name: str) -> None:
 
 
 def test_canvas_rule_sees_a_marker_in_the_wrong_corner() -> None:
-    columns = list(MINICPM_V4_7.media_columns(PICTURE, 1))
-    assert rules.canvas(PICTURE, 1, columns)
-    columns[-1] = (1, 2, 4)
-    assert not rules.canvas(PICTURE, 1, columns)
+    history = (text(1), PICTURE)
+    columns = table_of(MINICPM_V4_7, history)
+    for last, right in ((columns[-1], True), ((1, 2, 4), False)):
+        built = rules.BuiltTable(family=MINICPM_V4_7, history=history, columns=(*columns[:-1], last), delta=0)
+        assert (rules.canvas(built) is None) is right
 
 
 def test_a_thumbnail_is_stretched_over_its_canvas() -> None:

@@ -10,13 +10,14 @@ from ropecheck.conformance.families.cases import track, words
 from ropecheck.conformance.families.verdict import judge
 from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.known.differences import ANY, load
+from ropecheck.conformance.selftest.reference_engine import tensor
 from ropecheck.spec.families.qwen2_5_omni import QWEN2_5_OMNI
 from ropecheck.spec.families.qwen3_omni import QWEN3_OMNI
-from ropecheck.spec.families.released import continued, one_continuation, released_table
+from ropecheck.spec.families.released import continued, released_table
+from ropecheck.spec.families.rules import BuiltTable, one_continuation
 from ropecheck.spec.history import Column, delta_of, prompt_table
-from tests.families.fakes import tensor
 
-CASE = Case("x", "qwen2_5_omni", ((words(3), track(2, 4, 6, 1.0, 48), words(3)),), "families.audio_in_video")
+CASE = Case("x", "qwen2_5_omni", ((words(3), track(2, 4, 6, 1.0, 48), words(3)),))
 (LAID,) = CASE.laid
 PAPER = prompt_table(QWEN2_5_OMNI, LAID.history)
 RELEASED = released_table(QWEN2_5_OMNI, LAID.history)
@@ -37,7 +38,9 @@ def test_the_two_tables() -> None:
     assert [column[0] for column in RELEASED[-5:]] == [16, 16, 17, 18, 19]
     assert PAPER[:-5] == RELEASED[:-5]
     assert (delta_of(PAPER), continued(PAPER), delta_of(RELEASED), continued(RELEASED)) == (0, 0, -4, -14)
-    assert one_continuation(PAPER, 0) and not one_continuation(RELEASED, -4)
+    for table, value, right in ((PAPER, 0, True), (RELEASED, -4, False), (RELEASED, -14, True)):
+        built = BuiltTable(family=QWEN2_5_OMNI, history=LAID.history, columns=table, delta=value)
+        assert (one_continuation(built) is None) is right
 
 
 def test_the_paper_passes_and_the_released_code_is_unsettled() -> None:

@@ -7,7 +7,7 @@ import pytest
 from ropecheck.conformance.families.case import Case, step
 from ropecheck.conformance.families.files import described, problem_of
 from ropecheck.conformance.families.layout import Segment
-from ropecheck.conformance.routes.canvas import canvases, pattern
+from ropecheck.spec.families.canvas import canvases, pattern
 from ropecheck.spec.families.minicpm_v import sliced
 from ropecheck.spec.families.resize import Crops, Limits, crops, slicing, tokens
 from ropecheck.spec.history import OutOfDomain, image, text
@@ -60,9 +60,13 @@ def test_a_case_says_pixels_and_the_family_the_grid() -> None:
 
 def test_crops_stand_where_the_client_put_their_picture() -> None:
     run = sliced(8, 4, 2, 1, 4, 4)  # two tokens, and two slices of one
-    assert pattern(run) == (0, 1, 1, 0, 0, 1, 0, 0, 0, 1, 0)
-    kinds = (0, 0, *pattern(run), 0)
-    assert canvases((text(1), run), kinds) == ((text(2), run, text(1)), "")
-    assert canvases((text(1), run), kinds[:-3])[1].startswith("from token 2 on there is no image of 11 tokens")
-    assert canvases((), kinds)[1] == "more media than the client sent"
-    assert canvases((image(1, 4, 4),), kinds)[1]
+    assert [kind == "image" for kind in pattern(run)] == [bool(one) for one in (0, 1, 1, 0, 0, 1, 0, 0, 0, 1, 0)]
+    kinds = ("text", "text", *pattern(run), "text")
+    assert canvases((text(1), run), kinds) == (text(2), run, text(1))
+    for sent, torn, words in (
+        ((text(1), run), kinds[:-3], "from token 2 on there is no image of 11 tokens"),
+        ((), kinds, "more media than the client sent"),
+        ((image(1, 4, 4),), kinds, "there is no image"),
+    ):
+        with pytest.raises(OutOfDomain, match=words):
+            canvases(sent, torn)

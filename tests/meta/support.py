@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 from ropecheck.adapters import protocol
+from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.scenarios.chosen import chosen
 from ropecheck.conformance.scenarios.chosen.laws import scenarios as laws
+from ropecheck.conformance.selftest import builder
 from ropecheck.conformance.selftest.reference_engine import ReferenceEngine
 from ropecheck.conformance.selftest.reference_worker import answer
 
@@ -27,6 +29,12 @@ def plans() -> tuple[Plan, ...]:
 def references() -> tuple[Outcome, ...]:
     """What is said of the reference, per plan."""
     return tuple(judge(planned, answered(planned)) for planned in plans())
+
+
+@cache
+def cases() -> tuple[Case, ...]:
+    """The chosen prompts of every family and route."""
+    return tuple(builder.every_case())
 
 
 def answered(planned: Plan, make: Engine = ReferenceEngine) -> protocol.Answer:

@@ -1,29 +1,31 @@
 """The rule that is named is the code that judged: with nonsense in its place, for every rule, the suite sees it.
 
-For each rule there is a planted fault and a scenario in which the rule names it. With a body that says nothing the
-finding is gone; with a body that always finds something the reference itself is caught.
+For each rule there is a planted fault and a scenario, a prompt or a stream of events in which the rule names it. With a
+body that says nothing the finding is gone; with a body that always finds something the reference itself is caught.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import msgspec
 import pytest
 
 from ropecheck.adapters import protocol
-from ropecheck.conformance.judge.ask import ask
-from ropecheck.conformance.judge.tally import Tally
+from ropecheck.conformance.families.case import Case
+from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.plan.planner import Plan, plan
+from ropecheck.conformance.routes.verdict import judge as judge_prompt
 from ropecheck.conformance.scenarios.chosen import costs
+from ropecheck.conformance.selftest import builder, stream
+from ropecheck.conformance.selftest.mutant_score import touches
 from ropecheck.conformance.selftest.mutants import MUTANTS
 from ropecheck.conformance.selftest.mutants.generic import planted
-from ropecheck.spec.live import Replayed
-from ropecheck.spec.rules import Labelled, Violation, all_rules, replaced
-from ropecheck.spec.scheduling import AtRest, Counted, LoopEnd, Member, Newest, Reply, Window
+from ropecheck.spec.rules import Violation, all_rules, replaced
 from tests.core.caught import CAUGHT
-from tests.meta.support import answered, asking, broken
+from tests.meta.support import answered, asking, broken, cases
 
 LAWS = {
     "laws.chunked_prefill_is_one_prefill": "extend reads from the table's start",
@@ -42,47 +44,13 @@ LAWS = {
 }
 """A law -> a fault that its instances show."""
 
-VIEWS: dict[str, tuple[object, object | None]] = {
-    "schedule.window": (
-        Window(mode="extend", start=4, count=2, computed=3, total=9, free=False),
-        Window(mode="extend", start=3, count=6, computed=3, total=9, free=False),
-    ),
-    "schedule.newest": (Newest(mode="decode", computed=3, total=9), Newest(mode="decode", computed=8, total=9)),
-    "schedule.members": (
-        Member(mode="decode", req="1", state="gone"),
-        Member(mode="decode", req="1", state="live"),
-    ),
-    "schedule.counts": (Counted(mode="decode", seq_len=8, right=9), Counted(mode="decode", seq_len=9, right=9)),
-    "schedule.reply": (
-        Reply(got=(7, 9), before=1, answered=(6, 7, 8), limit=9),
-        Reply(got=(7, 8), before=1, answered=(6, 7, 8), limit=9),
-    ),
-    "schedule.at_rest": (
-        AtRest(retained=(), leak="", unanswered=("1",)),
-        AtRest(retained=(), leak="", unanswered=()),
-    ),
-    "schedule.survives": (LoopEnd(error="KeyError in run", message="the loop ended"), None),
-    "live.same_answer": (
-        Replayed(got=(7, 8), right=(7, 9), margins=(1.0, 1.0), tolerance=0.01),
-        Replayed(got=(7, 8), right=(7, 8), margins=(1.0, 1.0), tolerance=0.01),
-    ),
-}
-"""Rules on a scheduler's own steps: what a trace would have to show for the rule to find something, and what is right.
-Real schedulers with planted faults are in tests/scheduler; an engine's loop that goes on gives no view to be right."""
-
-JUDGED = tuple(rule.id for rule in all_rules().values() if rule.view is not Labelled and rule.id not in VIEWS)
-
-PENDING = ("families.", "rotary.", "prefix.")
-"""Topics whose rules are still called by their own names. One that gets a view is asked here by that alone."""
-
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A scenario, its right answer, and one that the rule says is wrong."""
+    """What the suite says of a right answer that the rule is asked about, and of one that the rule says is wrong."""
 
-    plan: Plan
-    right: protocol.Answer
-    wrong: protocol.Answer
+    right: Callable[[], set[str]]
+    wrong: Callable[[], set[str]]
 
 
 @cache
@@ -90,15 +58,45 @@ def observation(rule: str) -> Observation:
     """Fails, naming the rule, where no planted fault shows it."""
     if "cpu" not in all_rules()[rule].devices:
         return waiting()
+    for found in (*_shown(rule), *_prompts(rule), *_forwards(rule)):
+        if rule in found.wrong():
+            return found
+    pytest.fail(f"rule {rule} has no planted fault that it alone can name: add one to conformance/selftest")
+
+
+def _shown(rule: str) -> Iterator[Observation]:
+    def said(show: Callable[[], Sequence[Failure]]) -> set[str]:
+        return {failure.rule for failure in show()}
+
+    for slip in stream.SLIPS:
+        if slip.rule == rule:
+            yield Observation(partial(said, slip.right), partial(said, slip.wrong))
+
+
+def _prompts(rule: str) -> Iterator[Observation]:
+    def said(case: Case, answer: protocol.Result) -> set[str]:
+        return {failure.rule for failure in judge_prompt(case, answer).failures}
+
+    for slip in builder.SLIPS:
+        if slip.rule == rule:
+            for case in cases():
+                if (wrong := slip.answer(case)) is not None:
+                    yield Observation(partial(said, case, builder.right(case)), partial(said, case, wrong))
+
+
+def _forwards(rule: str) -> Iterator[Observation]:
     names = [name for name, (named, _) in CAUGHT.items() if named == rule] or [LAWS.get(rule, "")]
-    makes = [one.mutant.make for one in planted().values() if one.rules == (rule,)][:1]
-    makes += [MUTANTS[name].make for name in names if name in MUTANTS]
-    for make in makes:
-        for candidate in asking(rule):
-            wrong = answered(candidate, make)
-            if rule in broken(candidate, wrong):
-                return Observation(candidate, answered(candidate), wrong)
-    pytest.fail(f"rule {rule} has no planted fault that it alone can name: add one to conformance/selftest/mutants")
+    mutants = [one.mutant for one in planted().values() if one.rules == (rule,)][:1]
+    mutants += [MUTANTS[name] for name in names if name in MUTANTS]
+    for mutant in mutants:
+        for planned in asking(rule):
+            if touches(mutant, planned):
+                wrong = answered(planned, mutant.make)
+                yield Observation(partial(_said, planned), partial(broken, planned, wrong))
+
+
+def _said(planned: Plan) -> set[str]:
+    return broken(planned, answered(planned))
 
 
 def waiting() -> Observation:
@@ -115,7 +113,7 @@ def waiting() -> Observation:
         )
         return msgspec.structs.replace(given, results=results)
 
-    return Observation(planned, counted(0), counted(9))
+    return Observation(partial(broken, planned, counted(0)), partial(broken, planned, counted(9)))
 
 
 def nothing(_view: object) -> None:
@@ -127,41 +125,23 @@ def something(_view: object) -> Violation:
     return Violation(axis="1d", at=0, expected=0, observed=1, shape="nonsense", message="nonsense")
 
 
-@pytest.mark.parametrize("rule", JUDGED)
+@pytest.mark.parametrize("rule", all_rules())
 def test_a_rules_body_is_what_decides(rule: str) -> None:
     seen = observation(rule)
-    assert rule in broken(seen.plan, seen.wrong)
-    assert not broken(seen.plan, seen.right)
+    assert rule in seen.wrong()
+    assert not seen.right()
     back = replaced(rule, nothing)
     try:
-        assert rule not in broken(seen.plan, seen.wrong)
+        assert rule not in seen.wrong()
     finally:
         back()
 
 
-@pytest.mark.parametrize("rule", JUDGED)
+@pytest.mark.parametrize("rule", all_rules())
 def test_a_body_that_always_finds_something_catches_the_reference(rule: str) -> None:
-    where = observation(rule).plan if "cpu" not in all_rules()[rule].devices else next(asking(rule))
-    right = observation(rule).right if "cpu" not in all_rules()[rule].devices else answered(where)
+    seen = observation(rule)
     back = replaced(rule, something)
     try:
-        assert rule in broken(where, right)
+        assert rule in seen.right() or any(rule in _said(planned) for planned in asking(rule))
     finally:
         back()
-
-
-@pytest.mark.parametrize("rule", VIEWS)
-def test_a_rule_on_steps_decides_by_its_body(rule: str) -> None:
-    wrong, right = VIEWS[rule]
-    assert [found.id for found, _ in ask(Tally(), "trace", wrong)] == [rule]
-    assert right is None or not ask(Tally(), "trace", right)
-    back = replaced(rule, nothing)
-    try:
-        assert not ask(Tally(), "trace", wrong)
-    finally:
-        back()
-
-
-def test_what_is_not_asked_yet_is_known() -> None:
-    left = [rule for rule in all_rules() if rule not in JUDGED and rule not in VIEWS]
-    assert all(rule.startswith(PENDING) for rule in left), left

@@ -117,7 +117,7 @@ FAULTS: list[tuple[str, Change, str, str]] = [
     ("retraction", _held_shifted, "retraction.table", "shifted by a constant"),
     ("retraction", _fact("tokens", 1), "retraction.same_history", "too few tokens"),
     ("prompt_table", _held_shifted, "families.table", "off by one"),
-    ("prompt_table", _fact("delta", 99), "families.delta", "other delta"),
+    ("prompt_table", _fact("delta", 99), "families.delta", "other value"),
 ]
 
 

@@ -24,7 +24,6 @@ from tests.vectors.conftest import COMMITTED
 
 NO_TABLE_RULE = {
     "table.dtype",  # JSON has no dtypes
-    "families.dtype_and_shape",
     "families.glm_image.tabulated_ahead",  # its table goes on past the prompt
     "families.minicpm_v4_7.canvas",  # a vector's run has no slices
     "families.refuses_disagreeing_grids",  # what must be refused has no table

@@ -28,9 +28,9 @@ from ropecheck.conformance.judge.outcome import TableView
 from ropecheck.conformance.prove.theorems import OUT_OF_REACH, THEOREMS
 from ropecheck.conformance.scripts.chosen import all_scripts
 from ropecheck.conformance.scripts.script import told
-from ropecheck.conformance.selftest.mutant_score import ELSEWHERE
+from ropecheck.conformance.selftest import builder, stream
 from ropecheck.conformance.selftest.mutants import MUTANTS
-from ropecheck.spec.rules import Labelled, Rule
+from ropecheck.spec.rules import Rule
 
 TOPICS = {
     "table": "The two tables of a forward",
@@ -85,16 +85,15 @@ def page(book: Book, rule: Rule) -> Page:
     faults = [
         (MUTANTS[name], signature) for name, signature in load().faults.get(rule.id, {}).items() if name in MUTANTS
     ]
-    own = rule.view is not Labelled
     body = rendered(
         "rule.html.jinja",
         book,
         path,
         rule=rule,
         formula=Markup("") if predicate is None else of_function(predicate),
-        legend=legend(predicate, rule.view) if own and predicate is not None else [],
-        view=rule.view.__name__ if own else "",
-        view_says=" ".join((rule.view.__doc__ or "").split()) if own else "",
+        legend=[] if predicate is None else legend(predicate, rule.view),
+        view=rule.view.__name__,
+        view_says=" ".join((rule.view.__doc__ or "").split()),
         when=condition(rule),
         asked=[mode for mode in sorted(book.reached.get(rule.id, ())) if mode in book.modes],
         example=example(book, rule, path),
@@ -125,8 +124,9 @@ def proved(rule: Rule) -> str:
 
 def no_faults(rule: Rule) -> str:
     """Why no planted fault is named."""
-    if rule.id.startswith(ELSEWHERE):
-        return "Its faults are planted by the tests of its own phase, in an engine's or a builder's answers."
+    for slip in (*builder.SLIPS, *stream.SLIPS):
+        if slip.rule == rule.id:
+            return f"Planted in answers: {slip.name} ({slip.says})."
     if "cpu" not in rule.devices:
         return "It is seen on a device alone, where the device score plants its fault."
     return "None of the catalogue; tests put nonsense in the place of its body instead."
@@ -191,11 +191,11 @@ def example(book: Book, rule: Rule, page: str) -> Markup:
             ),
             timeline=figures.timeline(moments(kept.scenario, failure.step)),
         )
-    if case := next((one for one in _cases() if one.rule == rule.id and not one.torn), None):
+    if case := _prompt_of(rule):
         right = expected(case)
         rows = dict(zip(("t", "h", "w", "x"), (tuple(row.tolist()) for row in right.tables[0]), strict=False))
         lead = (
-            f"A prompt that is there for this rule, {case.name}: {described(case)}. Its table, delta {right.deltas[0]}:"
+            f"A prompt that a fault is planted in, {case.name}: {described(case)}. Its table, delta {right.deltas[0]}:"
         )
         table = figures.tables(figures.Tables(rows=rows), None, caption=case.name)
         return rendered(
@@ -215,6 +215,12 @@ def view_drawn(view: TableView | None) -> figures.Tables | None:
     rows: dict[str, tuple[int | None, ...]] = {"1d": view.positions} if view.positions else {}
     rows |= dict(zip(view.axes or ("t", "h", "w", "x"), view.rows or (), strict=False))
     return figures.Tables(rows=rows, requests=view.requests)
+
+
+def _prompt_of(rule: Rule) -> Case | None:
+    """The first prompt, not a torn one, in which a slip can be planted that the rule has to name."""
+    slips = [slip for slip in builder.SLIPS if slip.rule == rule.id]
+    return next((case for case in _cases() for slip in slips if not case.torn and slip.answer(case) is not None), None)
 
 
 @cache
