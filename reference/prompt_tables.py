@@ -1,4 +1,4 @@
-"""Whole prompt tables at memory speed, in numpy; `device_tables` has them in torch, on any device.
+"""Whole prompt tables at memory speed, in numpy.
 
 The specification places token after token; here every run is one block. Equal runs share one relative block, the
 starts are a running sum, and the table is written once. What a run may be, and how many tokens it has, is asked of

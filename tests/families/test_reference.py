@@ -54,21 +54,6 @@ def test_a_cut_history_too(drawn: Drawn, data: st.DataObject) -> None:
 
 
 @given(prompts())
-def test_torch_and_device_tables(drawn: Drawn) -> None:
-    torch = pytest.importorskip("torch")
-    from ropecheck.reference.device_tables import grids_only, prompt_table_torch, table_on_device
-
-    family, history = drawn
-    table = prompt_table_torch(family, history)
-    assert table.dtype == torch.int64
-    np.testing.assert_array_equal(table.numpy(), wanted(family, history))
-    if grids_only(family, history):
-        built = table_on_device(family, history, torch.device("cpu"))
-        assert built.dtype == torch.int64
-        np.testing.assert_array_equal(built.numpy(), wanted(family, history))
-
-
-@given(prompts())
 def test_from_ids(drawn: Drawn) -> None:
     family, history = drawn
     if family is HUNYUAN_VL or any(has_track(run) for run in history) or family.frames_apart:
