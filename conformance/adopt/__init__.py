@@ -7,19 +7,23 @@ worker protocol (adapters/protocol.py), or with the vectors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Iterable, Sequence
 
 from ropecheck.adapters.batch import Batch, BatchPart
-from ropecheck.conformance.adopt import bridge as adopt_bridge
+from ropecheck.conformance.adopt.bridge import Checker
 from ropecheck.conformance.adopt.ledger import Ledger, explained
 from ropecheck.conformance.adopt.types import Adapter, Asked, NotOffered, Request
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.run import phases as all_phases
-from ropecheck.conformance.run.events import Scope
+from ropecheck.conformance.run.events import ScenarioDone, Scope
 from ropecheck.conformance.run.phases import Options
 from ropecheck.conformance.run.subject import Subject
+from ropecheck.conformance.run.tally import size_of
+from ropecheck.conformance.run.trace import Passing, trace
 from ropecheck.conformance.scenario.operations import Scenario
+from ropecheck.conformance.scenarios.random.shrink import shrink
 from ropecheck.conformance.targets.registry import Target
 from ropecheck.spec.modes import all_modes
 
@@ -45,15 +49,20 @@ def known_modes() -> tuple[str, ...]:
 _OFFERED = Target(name="adapter", argv=(), offers=("forwards",))
 
 
+EXPLAIN_SECONDS = 10.0
+"""For smaller witnesses."""
+
+
 class _Driver:
     """Checks scenarios in this process, one after the other."""
 
-    def __init__(self, check: Callable[[Scenario], Outcome]) -> None:
+    def __init__(self, check: Checker) -> None:
         self.options = Options()
         self.scope = Scope()
         self.ledger = Ledger()
         self._check = check
         self._seen: set[str] = set()
+        self._passing = Passing()
 
     @property
     def found_new(self) -> bool:
@@ -73,7 +82,22 @@ class _Driver:
     def check(self, scenario: Scenario) -> Outcome:
         outcome = self._check(scenario)
         self.ledger.add(scenario, outcome)
+        self._passing.note(ScenarioDone("", scenario, outcome))
         return outcome
+
+    def explain(self, seconds: float) -> None:
+        """Make witnesses smaller, and find out which functions ran for what is wrong."""
+        deadline = time.monotonic() + seconds
+        for finding in self.ledger.failures.values():
+            left = deadline - time.monotonic()
+            if finding.failure.follows or left <= 0 or not isinstance(finding.scenario, Scenario):
+                continue
+            smaller, failure = shrink(finding.scenario, finding.key, self._check, left)
+            if failure is not None:
+                finding.scenario, finding.failure, finding.size = smaller, failure, size_of(smaller)
+        summary = self.ledger.summary()
+        trace(summary, summary.findings, self._passing.scenarios(), self._check.traced)
+        self.ledger.right_steps = summary.right_steps
 
     def warn(self, message: str, loud: bool = False) -> None:
         del loud
@@ -91,9 +115,11 @@ def survey(adapter: Adapter, *, phases: Sequence[str] = ("chosen",), modes: Iter
     unknown = sorted(wanted - set(known_modes()))
     if unknown:
         raise UsageError(f"modes: unknown {unknown[0]!r}; known: {', '.join(known_modes())}")
-    driver = _Driver(adopt_bridge.checker(adapter, wanted))
+    driver = _Driver(Checker(adapter, wanted))
     for phase in all_phases.select(phases, _OFFERED):
         phase.drive(driver)
+    if driver.ledger.failures:
+        driver.explain(EXPLAIN_SECONDS)
     return driver.ledger
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from ropecheck.adapters import protocol
+from ropecheck.conformance.adopt.notes import functions
 from ropecheck.conformance.adopt.types import Adapter, Asked, NotOffered, Request
 from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.judge.verdict import judge
@@ -31,21 +32,25 @@ class _Malformed(Exception):
     """The adapter returned what is no pair of tables."""
 
 
-def checker(adapter: Adapter, modes: frozenset[str]) -> Callable[[Scenario], Outcome]:
-    """A function that checks one scenario on the adapter; modes outside `modes` are not asked for."""
-    pads = bool(getattr(adapter, "offers_padding", False)) and "padding" in modes
+class Checker:
+    """Checks single scenarios on an adapter. modes: those that it is asked for."""
 
-    def check(scenario: Scenario) -> Outcome:
+    def __init__(self, adapter: Adapter, modes: frozenset[str]) -> None:
+        self._adapter = adapter
+        self._modes = modes
+        self._pads = bool(getattr(adapter, "offers_padding", False)) and "padding" in modes
+
+    def __call__(self, scenario: Scenario) -> Outcome:
         planned = plan(scenario)
-        asked = _reached(planned, pads)
+        asked = _reached(planned, self._pads)
         typed: list[str] = []
-        outcome = judge(asked, _answer(asked, adapter, modes, typed))
+        outcome = judge(asked, _answer(asked, self._adapter, self._modes, typed))
         vacuous = {"ownership.batch_is_read_only": NO_CHANGE}
         if not typed and not any(failure.rule == "table.dtype" for failure in outcome.failures):
             vacuous["table.dtype"] = NO_DTYPE
         declined = [(rule, reason) for rule, reason in vacuous.items() if rule in outcome.checked]
-        if not pads and any(isinstance(check, TableCheck) and "padded" in check.labels for check in planned.checks):
-            declined.append(("padding", NO_PADDING if "padding" in modes else "padding was not asked for"))
+        if not self._pads and any(isinstance(one, TableCheck) and "padded" in one.labels for one in planned.checks):
+            declined.append(("padding", NO_PADDING if "padding" in self._modes else "padding was not asked for"))
         return msgspec.structs.replace(
             outcome,
             not_offered=(*outcome.not_offered, *declined),
@@ -53,7 +58,10 @@ def checker(adapter: Adapter, modes: frozenset[str]) -> Callable[[Scenario], Out
             by_mode={rule: modes for rule, modes in outcome.by_mode.items() if rule not in vacuous},
         )
 
-    return check
+    def traced(self, scenario: Scenario) -> tuple[Plan, protocol.Answer]:
+        """The scenario once more, with the functions that ran for each step."""
+        asked = _reached(plan(scenario), self._pads)
+        return asked, _answer(asked, self._adapter, self._modes, [], traced=True)
 
 
 def _reached(planned: Plan, pads: bool) -> Plan:
@@ -69,22 +77,28 @@ def _reached(planned: Plan, pads: bool) -> Plan:
     return replace(planned, checks=tuple(checks))
 
 
-def _answer(planned: Plan, adapter: Adapter, modes: frozenset[str], typed: list[str]) -> protocol.Answer:
+def _answer(
+    planned: Plan, adapter: Adapter, modes: frozenset[str], typed: list[str], traced: bool = False
+) -> protocol.Answer:
     """One result per step. `typed` collects the dtypes of tables that have one of their own."""
     checks = {check.result: check for check in planned.checks if isinstance(check, TableCheck)}
     results: list[protocol.Result] = []
+    ran: list[tuple[str, ...]] = []
     for number, step in enumerate(planned.job.steps):
+        names: list[str] = []
         match step:
             case protocol.Observe():
                 results.append(protocol.NotOffered(NO_STATE))
             case protocol.Forward() if number in checks and checks[number].expected.mode.name not in modes:
                 results.append(protocol.NotOffered(f"{checks[number].expected.mode.name} was not asked for"))
             case protocol.Forward() if number in checks:
-                results.append(_forward(step, checks[number], adapter, typed))
+                with functions(names) if traced else nullcontext():
+                    results.append(_forward(step, checks[number], adapter, typed))
             case _:
                 results.append(protocol.Done())
+        ran.append(tuple(names))
     forwards = sum(isinstance(result, protocol.Tables) for result in results)
-    return protocol.Answer(planned.job.id, tuple(results), 0, forwards)
+    return protocol.Answer(planned.job.id, tuple(results), 0, forwards, traced=tuple(ran) if traced else ())
 
 
 def _forward(step: protocol.Forward, check: TableCheck, adapter: Adapter, typed: list[str]) -> protocol.Result:

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
-from ropecheck.conformance.report.failure_text import failure_lines
+from ropecheck.adapters import protocol
+from ropecheck.conformance.cards.build import cards
+from ropecheck.conformance.cards.text import card_lines, head_line, shorter
+from ropecheck.conformance.judge.outcome import Outcome, Unrun
 from ropecheck.conformance.report.render import as_text
+from ropecheck.conformance.run.events import Finding, Header, Summary
 from ropecheck.conformance.run.tally import size_of
 from ropecheck.conformance.scenario.operations import Scenario
+from ropecheck.conformance.version import spec_hash, suite_version
 
 SHOWN = 2
-"""Findings with their tables; a screen holds no more. The rest is named in a line each."""
+"""Cards in full; a screen holds no more. The rest is named in a line each."""
 
 LINES = 12
 """Of the findings that are only named."""
 
 STATE_TOPICS = ("session", "retraction", "ownership", "freshness")
-
-
-@dataclass(slots=True)
-class Found:
-    """All failures of one rule, mode and signature."""
-
-    failure: Failure
-    scenario: Scenario
-    count: int = 1
 
 
 @dataclass(slots=True)
@@ -36,12 +33,15 @@ class Ledger:
     forwards: int = 0
     checked: dict[str, int] = field(default_factory=dict)
     """Rule -> times it was checked."""
-    failures: dict[tuple[str, str, str], Found] = field(default_factory=dict)
+    failures: dict[tuple[str, str, str], Finding] = field(default_factory=dict)
     """(rule, mode, signature) -> the smallest scenario that shows it."""
     unrun: list[tuple[Scenario, Unrun]] = field(default_factory=list)
     not_offered: dict[tuple[str, str], int] = field(default_factory=dict)
     """(mode, reason) -> scenarios."""
     warnings: list[str] = field(default_factory=list)
+    right_ran: dict[str, int] = field(default_factory=dict)
+    right_steps: int = 0
+    """As of a run's summary: what ran for right results."""
 
     def add(self, scenario: Scenario, outcome: Outcome) -> None:
         """Count one scenario."""
@@ -50,18 +50,40 @@ class Ledger:
         for rule, count in outcome.checked.items():
             self.checked[rule] = self.checked.get(rule, 0) + count
         for failure in outcome.failures:
-            found = self.failures.get(failure.key)
+            found, size = self.failures.get(failure.key), size_of(scenario)
             if found is None:
-                self.failures[failure.key] = Found(failure, scenario)
-                continue
+                found = Finding(key=failure.key, known=None, scenario=scenario, failure=failure, size=size)
+                self.failures[failure.key] = found
             found.count += 1
-            if size_of(scenario) < size_of(found.scenario):
-                found.failure, found.scenario = failure, scenario
+            found.unexpected += 1
+            if size < found.size:
+                found.failure, found.scenario, found.size = failure, scenario, size
         self.unrun.extend((scenario, unrun) for unrun in outcome.unrun)
         for pair in set(outcome.not_offered):
             self.not_offered[pair] = self.not_offered.get(pair, 0) + 1
 
-    def of_rule(self, rule: str) -> list[Found]:
+    def summary(self, findings: Sequence[Finding] = ()) -> Summary:
+        """Findings (all by default) as those of a run, for cards."""
+        header = Header(
+            suite=suite_version(),
+            spec=spec_hash(),
+            target="adapter",
+            hello=protocol.unheard("adapter"),
+            device="cpu",
+            seed=0,
+            workers=0,
+            phases=(),
+            shard="1/1",
+            out=Path(),
+            known_folder=Path(),
+            known=(),
+        )
+        found = Summary(header=header, right_ran=self.right_ran, right_steps=self.right_steps)
+        found.findings.extend(findings or self.failures.values())
+        found.sort()
+        return found
+
+    def of_rule(self, rule: str) -> list[Finding]:
         """The failures of one rule."""
         return [found for (name, _, _), found in sorted(self.failures.items()) if name == rule]
 
@@ -90,14 +112,13 @@ def explained(ledger: Ledger, rule: str = "") -> str:
     """What is wrong, of all rules or of one: one screen."""
     failures = ledger.of_rule(rule) if rule else [found for _, found in sorted(ledger.failures.items())]
     lines = [_summary(ledger, failures)]
-    for found in failures[:SHOWN]:
-        lines += ["", as_text(failure_lines(found.failure))]
-        lines.append(f"  {found.count} times; smallest scenario: {found.scenario.name}, operation {found.failure.step}")
-    rest = failures[SHOWN:]
-    if rest:
-        lines += ["", *(f"{' / '.join(found.failure.key)}  ({found.count} times)" for found in rest[:LINES])]
-        if len(rest) > LINES:
-            lines.append(f".. and {len(rest) - LINES} more findings")
+    shown = cards(ledger.summary(failures)) if failures else ()
+    for card in shown[:SHOWN]:
+        lines += ["", as_text(card_lines(card))]
+    rest = [text for card in shown[SHOWN:] for text in (head_line(card).plain, f"  {shorter(card.message)}")]
+    lines += ["", *rest[:LINES]] if rest else []
+    if len(rest) > LINES:
+        lines.append(f".. and {(len(rest) - LINES) // 2} more")
     for scenario, unrun in ledger.unrun[:SHOWN]:
         lines.append(f"could not run: {scenario.name}: {unrun.stage}: {unrun.message}")
     if not ledger.checked:
@@ -106,7 +127,7 @@ def explained(ledger: Ledger, rule: str = "") -> str:
     return "\n".join(lines)
 
 
-def _summary(ledger: Ledger, failures: list[Found]) -> str:
+def _summary(ledger: Ledger, failures: Sequence[Finding]) -> str:
     if not ledger.checked and not ledger.unrun:
         return f"nothing was checked in {ledger.scenarios} scenarios"
     unrun = f", {len(ledger.unrun)} steps could not run" if ledger.unrun else ""

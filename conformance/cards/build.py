@@ -126,7 +126,7 @@ def card(finding: Finding, folded: Sequence[Finding], summary: Summary) -> Card:
         witness=scenario.id,
         witness_name=scenario.name,
         file=finding.file,
-        replay=replay_command(header, finding.file),
+        replay=replay_command(header, finding.file) if finding.file else "",
         folded=tuple(_folded(one) for one in folded),
     )
 

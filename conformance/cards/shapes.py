@@ -252,8 +252,29 @@ STATES: dict[str, str] = {
     "stale": "a known failure's witness passes now: the bug is fixed, the entry must go",
     "changed": "a known failure's witness fails in another way",
     "expired": "a known failure's date has passed and it still fails",
+    "open": "a known failure's witness still fails as its entry says",
+    "gone": "the base that is compared with fails so, and the checked version does not",
+    "unsettled": "two sources of the right table differ: neither a pass nor a mistake",
 }
 """What a run calls things."""
+
+PLACES: dict[str, str] = {
+    "request": "no forward: what a request holds (its table, delta and media) after an operation",
+    "session": "no forward: what a session turn's request holds, or whether the turn was taken",
+    "retraction": "no forward: what a request holds after it was retracted",
+    "ownership": "no forward: what one request or batch changes of another's",
+    "freshness": "a forward made again after another one: what it kept",
+    "rotary": "the rotary embedding that reads the tables",
+    "scheduler": "no forward: the real scheduler's own state and answers while it plays a client's script",
+    "multi_layer": "the graph buffers of a multi-layer EAGLE draft's own runner",
+    "frozen_kv": "the graph buffers of a frozen-KV draft's own runner",
+}
+"""Where a failure is seen, other than in a forward of a declared mode."""
+PLACES_OF: dict[str, str] = {
+    "prompt_table.": "the prompt table of this model family",
+    "scheduler.": "a forward of this mode that the real scheduler made by itself, in a client's script",
+}
+"""The same, by how the name begins."""
 
 
 def shape(signature: str) -> Shape | None:
@@ -265,9 +286,12 @@ def shape(signature: str) -> Shape | None:
 
 
 def about(name: str) -> list[tuple[str, str]]:
-    """A shape or a state in labelled lines; [] for what is neither."""
+    """A shape, a state or a place that is no forward mode, in labelled lines; [] for what is none of them."""
     if name in STATES:
         return [("state", name), ("means", STATES[name])]
+    place = PLACES.get(name) or next((text for start, text in PLACES_OF.items() if name.startswith(start)), "")
+    if place:
+        return [("seen in", name), ("means", place)]
     found = shape(name)
     if found is None:
         return []

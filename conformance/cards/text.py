@@ -78,7 +78,8 @@ def card_lines(card: Card) -> list[Text]:
         ]
         if len(card.folded) > AROUND:
             lines.append(Text(f"    .. and {len(card.folded) - AROUND} more; report.html has all"))
-    lines.append(Text(f"  {card.replay}", style="cyan"))
+    if card.replay:
+        lines.append(Text(f"  {card.replay}", style="cyan"))
     return lines
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ropecheck.conformance.cards.bugs import address
-from ropecheck.conformance.cards.shapes import SHAPES, STATES, about
+from ropecheck.conformance.cards.shapes import PLACES, SHAPES, STATES, about
 from ropecheck.conformance.cli import families as cli_families
 from ropecheck.conformance.cli.options import KNOWN, DeviceOption, KnownOption, TargetOption, console, target_for
 from ropecheck.conformance.errors import GaveUp, UsageError
@@ -85,7 +85,7 @@ def explain(
     known: KnownOption = KNOWN,
 ) -> None:
     """What a rule says or a mode reads, where it comes from, and what is known to break it; what a shape such as
-    "delta missing" or a state such as "not offered" means."""
+    "delta missing", a state such as "not offered" or a place such as "session" means."""
     rules, modes = all_rules(), all_modes()
     out = console()
     if name in modes:
@@ -95,7 +95,7 @@ def explain(
     else:
         id, mode = todays(name)
         if id not in rules:
-            names = [*rules, *modes, *SHAPES, *STATES]
+            names = [*rules, *modes, *SHAPES, *STATES, *PLACES]
             close = dict.fromkeys(
                 [*(n for n in names if name in n), *difflib.get_close_matches(name, names, cutoff=0.5)]
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ropecheck.conformance.cards.bugs import address
-from ropecheck.conformance.cards.shapes import SHAPES, STARTS, STATES, shape
+from ropecheck.conformance.cards.shapes import SHAPES, STARTS, about, shape
 from ropecheck.conformance.cli import app as cli
 from ropecheck.conformance.known import failures as known_list
 from ropecheck.spec.modes import all_modes
@@ -26,10 +26,19 @@ def test_every_public_bug_has_an_address() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["delta missing", "raises TypeError in f", "not offered", "follows from", "dtype int32"]
+    "name",
+    [
+        "delta missing",
+        "raises TypeError in f",
+        "not offered",
+        "follows from",
+        "dtype int32",
+        "session",
+        "scheduler.extend",
+    ],
 )
 def test_shapes_and_states_are_explained(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert name in STATES or shape(name) is not None
+    assert about(name)
     assert cli.execute(["explain", name]) == 0
     text = capsys.readouterr().out
     assert name in text
