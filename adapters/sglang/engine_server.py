@@ -12,6 +12,7 @@ Faked: the HTTP server alone. Started by `serve`.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import sys
 import threading
@@ -111,11 +112,23 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
 
+RENAMED = {"cuda_graph_max_bs": "cuda_graph_max_bs_decode"}
+"""Arguments of the command line that later releases know by another name."""
+
+
+def renamed(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments as this release's `ServerArgs` calls them."""
+    from sglang.srt.server_args import ServerArgs
+
+    known = set(inspect.signature(ServerArgs).parameters)
+    return {name if name in known else RENAMED.get(name, name): value for name, value in arguments.items()}
+
+
 def main() -> None:
     """Arguments: the port, and the engine's own as JSON."""
     import sglang
 
-    port, arguments = int(sys.argv[1]), json.loads(sys.argv[2])
+    port, arguments = int(sys.argv[1]), renamed(json.loads(sys.argv[2]))
     Handler.doors = Doors(sglang.Engine(**arguments))
     Server(("127.0.0.1", port), Handler).serve_forever()
 
