@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -40,6 +42,19 @@ def test_its_exit_code_is_the_tables_then_the_commands(tmp_path: Path, capsys: p
     assert run(tmp_path / "d", HEADER.replace(b"qwen2_vl", b"llama")) == 3
     assert run(tmp_path / "e", None) == 4
     assert run(tmp_path / "f", None, 5, "--no-check") == 5
+
+
+def test_as_a_pytest_plugin_a_wrong_table_fails_the_session(tmp_path: Path) -> None:
+    body = HEADER + RIGHT.replace(b'"positions":[0]', b'"positions":[4]')
+    (tmp_path / "test_it.py").write_text(
+        "import os, pathlib\n\ndef test_a_server():\n    folder = pathlib.Path(os.environ['ROPECHECK_RECORD'])\n"
+        f"    folder.mkdir(parents=True)\n    (folder / 'x.0000.ndjson').write_bytes({body!r})\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-p", "ropecheck.record", "-p", "no:cacheprovider", "test_it.py"]
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": root}, capture_output=True, text=True)
+    assert done.returncode == 1 and "1 passed" in done.stdout, done.stdout + done.stderr
+    assert "1 forwards (extend 1)" in done.stdout and "table.index" in done.stdout
 
 
 def test_bad_use_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
