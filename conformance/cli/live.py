@@ -44,7 +44,7 @@ def live(
     via: Annotated[
         str, typer.Option("--via", help="http: the engine's own server; engine: its Engine class.")
     ] = "http",
-    start_time: Annotated[float, typer.Option("--start-time", help="Seconds for a server to come up.")] = 300.0,
+    start_time: Annotated[float, typer.Option("--start-time", help="Seconds for a server to come up.")] = 600.0,
     out: Annotated[Path, typer.Option("--out", help="Folder for reports, streams and logs.")] = Path(".ropecheck/live"),
     report: ReportOption = "junit,json",
     known: KnownOption = KNOWN,
