@@ -117,13 +117,18 @@ class _Checked:
     def _started(self) -> Any:
         from ropecheck.conformance.cli import check
         from ropecheck.conformance.run import session
+        from ropecheck.conformance.run.warm import Warm, can_fork
 
         if self._ready is None:
             settings = session.Settings(
                 target=self._target, workers=1, out=self._out, witnesses=self._beside is None, complete=False
             )
-            base = self._stack.enter_context(check.beside_it(self._beside, settings))
-            pool = self._stack.enter_context(session.pool_of(settings))
+            self._out.mkdir(parents=True, exist_ok=True)
+            warm = Warm(self._target, self._out / "imports.log") if can_fork(self._target, settings.device) else None
+            if warm is not None:
+                self._stack.callback(warm.close)
+            base = self._stack.enter_context(check.beside_it(self._beside, settings, warm))
+            pool = self._stack.enter_context(session.pool_of(settings, warm=warm))
             pool.start()
             self._ready = replace(settings, base=base), pool
         return self._ready

@@ -39,6 +39,7 @@ from ropecheck.conformance.cli.options import (
     KnownOption,
     LimitOption,
     OutOption,
+    PhaseOption,
     ReportOption,
     TargetOption,
     WorkersOption,
@@ -112,7 +113,7 @@ app.command("live")(cli_live.live)
 def run(
     target: TargetOption = DEFAULT,
     device: DeviceOption = "cpu",
-    phase: Annotated[list[str] | None, typer.Option("--phase", help="Phase to run; may be repeated.")] = None,
+    phase: PhaseOption = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of everything random.")] = 0,
     shard: Annotated[str, typer.Option("--shard", help="i/n: the i-th of n parts, by scenario id.")] = "1/1",
     out: OutOption = OUT,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +10,16 @@ from typing import Annotated
 
 import typer
 
+from ropecheck.conformance.cli import complete
 from ropecheck.conformance.cli.options import (
     KNOWN,
     KnownOption,
     LimitOption,
+    PhaseOption,
     ReportOption,
     console,
     limit_for,
+    needs_packages,
     reports_for,
 )
 from ropecheck.conformance.errors import GaveUp, UsageError, meant
@@ -44,6 +47,7 @@ from ropecheck.conformance.targets.changed import changed_functions
 from ropecheck.conformance.targets.checkout import Checkout, at_commit, checkout_of, default_base, release_of, target_of
 from ropecheck.conformance.targets.provisioned import home
 from ropecheck.conformance.targets.registry import Target
+from ropecheck.spec.modes import all_modes
 from ropecheck.spec.rules import all_rules
 
 OUT = Path(".ropecheck") / "check"
@@ -56,8 +60,16 @@ def check(
     base: Annotated[
         str, typer.Option("--base", help="Git ref or release to compare with; `known`: the known-failure list.")
     ] = "",
-    mode: Annotated[list[str] | None, typer.Option("--mode", help="Only this forward mode; may be repeated.")] = None,
-    rule: Annotated[list[str] | None, typer.Option("--rule", help="Only this rule; may be repeated.")] = None,
+    mode: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mode", help="Only this forward mode; may be repeated.", autocompletion=complete.of(complete.modes)
+        ),
+    ] = None,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option("--rule", help="Only this rule; may be repeated.", autocompletion=complete.of(complete.rules)),
+    ] = None,
     keyword: Annotated[str, typer.Option("-k", help="Words in scenarios' names: 'media and not padded'.")] = "",
     changed: Annotated[
         bool, typer.Option("--changed", help="Only scenarios that run a function which differs from the base.")
@@ -68,7 +80,7 @@ def check(
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="End at the first new finding.")] = False,
     max_failures: Annotated[int, typer.Option("--max-failures", help="End after so many new findings.")] = 0,
     last_failed: Annotated[bool, typer.Option("--last-failed", help="Only what failed last time.")] = False,
-    phase: Annotated[list[str] | None, typer.Option("--phase", help="Phase to run; may be repeated.")] = None,
+    phase: PhaseOption = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of everything random.")] = 0,
     out: Annotated[Path, typer.Option("--out", help="Folder for reports, failures and logs.")] = OUT,
     report: ReportOption = "junit,json,html",
@@ -79,14 +91,22 @@ def check(
     checkout = checkout_of(path)
     if max_failures < 0:
         raise UsageError(f"--max-failures {max_failures}: must be 0 or more")
+    choice = Choice(
+        modes=_named("mode", mode or (), (*all_modes(), "scheduler")),
+        rules=_named("rule", rule or (), all_rules()),
+        words=words_of(keyword),
+    )
     name = str(path) if "/" in str(path) else f"./{path}"
     target = target_of(checkout, name)
+    needs_packages(target)
     out.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         warm = Warm(target, out / "imports.log")
         stack.callback(warm.close)
         warm.begin()  # it takes the longest
         beside = base_of(base or default_base(checkout) or "known", path)
+        against = "the known-failure list" if beside is None else beside.name
+        console().print(f"{name}, code {checkout.identity}, against {against}: importing the engine", soft_wrap=True)
         settings = Settings(
             target=target,
             workers=1,
@@ -94,7 +114,7 @@ def check(
             options=Options(seed=seed),
             limits=Limits(scenario=limit_for(time_limit)),
             known_folder=known,
-            choice=Choice(modes=frozenset(mode or ()), rules=_rules(rule or ()), words=words_of(keyword)),
+            choice=choice,
             witnesses=False,
             most_new=1 if fail_fast else max_failures,
             complete=False,
@@ -219,8 +239,10 @@ def _failed(out: Path) -> list[Subject]:
     return [subject_of(read_any(path)) for path in sorted((out / "failures").glob("*.json"))]
 
 
-def _rules(names: list[str] | tuple[str, ...]) -> frozenset[str]:
+def _named(what: str, names: Iterable[str], known: Iterable[str]) -> frozenset[str]:
+    """Raises UsageError for a name that there is not."""
+    every = list(known)
     for name in names:
-        if name not in all_rules():
-            raise UsageError(f"--rule {name!r}: unknown{meant(name, all_rules())}; see `ropecheck list rules`")
+        if name not in every:
+            raise UsageError(f"--{what} {name!r}: unknown{meant(name, every)}; see `ropecheck list {what}s`")
     return frozenset(names)

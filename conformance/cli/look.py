@@ -13,6 +13,7 @@ import typer
 
 from ropecheck.conformance.cards.bugs import address
 from ropecheck.conformance.cards.shapes import PLACES, SHAPES, STATES, about
+from ropecheck.conformance.cli import complete
 from ropecheck.conformance.cli import families as cli_families
 from ropecheck.conformance.cli.options import KNOWN, DeviceOption, KnownOption, TargetOption, console, target_for
 from ropecheck.conformance.errors import GaveUp, UsageError
@@ -81,7 +82,14 @@ def _table(rows: list[tuple[str, str]]) -> None:
 
 
 def explain(
-    name: Annotated[str, typer.Argument(metavar="RULE|MODE|SHAPE|STATE", help="Whatever a report names.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="RULE|MODE|SHAPE|STATE",
+            help="Whatever a report names.",
+            autocompletion=complete.of(complete.explainable),
+        ),
+    ],
     known: KnownOption = KNOWN,
 ) -> None:
     """What a rule says or a mode reads, where it comes from, and what is known to break it; what a shape such as

@@ -16,6 +16,7 @@ import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
+from ropecheck.conformance.cli import complete
 from ropecheck.conformance.errors import UsageError, visible
 from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.report import github as report_github
@@ -36,7 +37,12 @@ LONGEST_SECONDS = 1e6
 
 OUT = Path(".ropecheck") / "last"
 
-TargetOption = Annotated[str, typer.Option("--target", help="Engine to check; `ropecheck list targets`.")]
+TargetOption = Annotated[
+    str,
+    typer.Option(
+        "--target", help="Engine to check; `ropecheck list targets`.", autocompletion=complete.of(complete.targets)
+    ),
+]
 DeviceOption = Annotated[str, typer.Option("--device", help="cpu or cuda.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder for reports, failures and logs.")]
 WorkersOption = Annotated[int, typer.Option("--workers", help="Worker processes; 0: one per core.")]
@@ -44,6 +50,10 @@ LimitOption = Annotated[float, typer.Option("--time-limit", help="Seconds for on
 KnownOption = Annotated[Path, typer.Option("--known", help="Folder of known failures.")]
 ReportOption = Annotated[str, typer.Option("--report", help="Reports: json, junit, html, github, sarif, by commas.")]
 
+PhaseOption = Annotated[
+    list[str] | None,
+    typer.Option("--phase", help="Phase to run; may be repeated.", autocompletion=complete.of(complete.phases)),
+]
 CorpusOption = Annotated[
     Path | None, typer.Option("--corpus", help="Folder of kept scenarios to start from; see `ropecheck corpus`.")
 ]
