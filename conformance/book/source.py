@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import sys
 import textwrap
 from collections.abc import Callable
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -25,13 +27,26 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 @cache
-def of(function: Callable[..., Any]) -> Shown:
-    """A function or class, decorators and all."""
-    lines, first = inspect.getsourcelines(function)
-    module = inspect.getmodule(function)
-    assert module is not None
+def of(thing: Any) -> Shown:
+    """A function or class, decorators and all. Raises LookupError for one that no file states."""
+    module = sys.modules[thing.__module__]
+    text, nodes = _parsed(module)
+    found: ast.AST | None = None
+    for part in thing.__qualname__.split("."):
+        found = next((one for one in nodes if getattr(one, "name", "") == part), None)
+        nodes = getattr(found, "body", [])
+    if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        raise LookupError(f"{thing.__module__}.{thing.__qualname__}")
+    first = min([found.lineno, *(one.lineno for one in found.decorator_list)])
+    code = "\n".join(text.splitlines()[first - 1 : found.end_lineno]) + "\n"
     path = module.__name__.removeprefix("ropecheck.").replace(".", "/") + ".py"
-    return Shown(function.__name__, f"{path}:{max(first, 1)}", textwrap.dedent("".join(lines)))
+    return Shown(thing.__name__, f"{path}:{first}", textwrap.dedent(code))
+
+
+@cache
+def _parsed(module: ModuleType) -> tuple[str, list[ast.stmt]]:
+    text = inspect.getsource(module)
+    return text, ast.parse(text).body
 
 
 @cache

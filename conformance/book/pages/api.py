@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-import textwrap
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 from markupsafe import Markup
 
+from ropecheck.conformance.book import source
 from ropecheck.conformance.book.contents import Book
 from ropecheck.conformance.book.pages.parts import index, rendered
 from ropecheck.conformance.book.pages.rules import field_docs
@@ -110,8 +110,8 @@ def _class(name: str, value: type[Any]) -> Name:
 def _own_doc(value: type[Any]) -> str:
     """A class's docstring, without those that dataclasses make up."""
     try:
-        node = ast.parse(textwrap.dedent(inspect.getsource(value))).body[0]
-    except OSError:
+        node = ast.parse(source.of(value).code).body[0]
+    except LookupError:
         return inspect.getdoc(value) or ""
     return (ast.get_docstring(node) or "") if isinstance(node, ast.ClassDef) else inspect.getdoc(value) or ""
 
