@@ -1,1 +1,1 @@
-"""Verdicts: pure functions of a plan and an answer."""
+"""Verdicts on a plan and an answer: rules are asked, nothing else decides."""

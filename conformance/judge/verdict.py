@@ -1,4 +1,5 @@
-"""The judge: a pure function of a plan and an answer. It knows no engine, no known-failure list and no tally."""
+"""The judge: the outcome of a plan and an answer by the rules that are registered. It knows no engine, no known-failure
+list and no other scenario."""
 
 from __future__ import annotations
 

@@ -46,6 +46,7 @@ TOPICS = {
     "rotary": "The reader of the table",
     "schedule": "Between forwards",
     "prefix": "The prefix cache",
+    "live": "A server at work",
 }
 """First word of a rule's id -> what such rules are about."""
 
