@@ -2,6 +2,6 @@
 positions, and a conformance suite that runs real engines against it.
 
 The four folders of the repository are this package's subpackages: `ropecheck.spec`, `.reference`, `.conformance`,
-`.adapters`; the vectors lie beside them. In a checkout they are links to the folders at the top level; a wheel holds the
-folders themselves.
+`.adapters`; the vectors lie beside them. In a checkout they are links to the folders at the top level; a wheel holds
+the folders themselves.
 """

@@ -23,7 +23,7 @@ from ropecheck.conformance.scenarios.random.shrink import shrink
 from ropecheck.conformance.selftest.mutant_score import touches
 from ropecheck.conformance.selftest.mutants import MUTANTS, Mutant
 from ropecheck.conformance.selftest.reference_worker import answer
-from ropecheck.conformance.store.files import write_atomic
+from ropecheck.conformance.store.files import pretty, write_atomic
 
 FILE = Path(__file__).parents[1] / "data" / "examples.json"
 SECONDS = 4.0
@@ -119,13 +119,8 @@ def main(argv: Sequence[str]) -> int:
 
 
 def write(found: Examples) -> None:
-    """Keep them, one rule a line."""
-    encode = msgspec.json.encode
-    parts = []
-    for name, by_rule in (("examples", found.examples), ("faults", found.faults)):
-        lines = [f"{encode(rule).decode()}: {encode(one).decode()}" for rule, one in sorted(by_rule.items())]
-        parts.append(f'"{name}": {{\n' + ",\n".join(lines) + "\n}")
-    write_atomic(FILE, ("{" + ",\n".join(parts) + "}\n").encode())
+    """Keep them."""
+    write_atomic(FILE, pretty(found))
     load.cache_clear()
 
 

@@ -22,7 +22,7 @@ from ropecheck.conformance.run.session import Settings
 from ropecheck.conformance.run.session import run as run_session
 from ropecheck.conformance.selftest import history_score
 from ropecheck.conformance.selftest.history_score import Bug
-from ropecheck.conformance.store.files import write_atomic
+from ropecheck.conformance.store.files import pretty, write_atomic
 from ropecheck.conformance.targets import provisioned, registry
 from ropecheck.conformance.targets.provisioned import home
 
@@ -99,15 +99,8 @@ def of_past(bugs: Iterable[Bug]) -> dict[str, Seen]:
 
 
 def write(observed: Observed) -> None:
-    """Keep it, one witness a line."""
-    parts = []
-    for name in ("known", "past"):
-        seen = getattr(observed, name)
-        lines = [
-            f"{msgspec.json.encode(key).decode()}: {msgspec.json.encode(seen[key]).decode()}" for key in sorted(seen)
-        ]
-        parts.append(f'"{name}": {{\n' + ",\n".join(lines) + "\n}")
-    write_atomic(FILE, ("{" + ",\n".join(parts) + "}\n").encode())
+    """Keep it."""
+    write_atomic(FILE, pretty(observed))
     load.cache_clear()
 
 
