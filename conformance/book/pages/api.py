@@ -107,7 +107,7 @@ def _class(name: str, value: type[Any]) -> Name:
     return Name(name, shown, _own_doc(value), tuple(fields + properties + methods))
 
 
-def _own_doc(value: type[Any]) -> str:
+def _own_doc(value: Any) -> str:
     """A class's docstring, without those that dataclasses make up."""
     try:
         node = ast.parse(source.of(value).code).body[0]
