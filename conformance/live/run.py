@@ -97,10 +97,12 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> RunSummary:
         shutil.rmtree(out / "servers", ignore_errors=True)
         try:
             model = toy(settings.target, settings.family, out / "toys")
-            for script, outcome in Live(settings, model).everything():
+            live = Live(settings, model)
+            for script, outcome in live.everything():
                 done = ScenarioDone("live", script, outcome)
                 tally.add(done)
                 emit(done)
+            tally.summary.interrupted = live.interrupted
         except NotUp as error:
             tally.summary.gave_up = str(error)
         except KeyboardInterrupt:
@@ -119,12 +121,17 @@ class Live:
         self.played: list[Played] = []
         self._fresh: dict[tuple[Prompt, int], Answer] = {}
         self._starts = 0
+        self.interrupted = False
 
     def everything(self) -> list[tuple[Script, Outcome]]:
         """Every script's outcome."""
-        for name in self.settings.names:
-            self.play(name, groups(name, self.settings.family, self.settings.long))
-        trouble = self.ask_all() if self.settings.fresh else ""
+        trouble = ""
+        try:
+            for name in self.settings.names:
+                self.play(name, groups(name, self.settings.family, self.settings.long))
+            trouble = self.ask_all() if self.settings.fresh else ""
+        except KeyboardInterrupt:
+            self.interrupted = True  # what was played is judged all the same
         found: list[tuple[Script, Outcome]] = []
         for played in self.played:
             paths = [path for parts in streams(played.folder).values() for path in parts]
@@ -189,8 +196,10 @@ class Live:
                     played.leave_out(group.scripts, Unrun(stage="start", message=str(error)))
                 return
             played.name, played.folder = server.start.name, server.streams
-            waiting = self._serve(server, played, waiting)
-            server.stop()
+            try:
+                waiting = self._serve(server, played, waiting)
+            finally:
+                server.stop()
             if played.died:
                 self.settings.say(f"{played.name}: ended in {played.died_in}: {played.died}")
                 deaths += 1
@@ -204,12 +213,12 @@ class Live:
         """Play until the server is gone; returns what is left to play."""
         for at, group in enumerate(waiting):
             clients = [Client(script, server.link, PATCH[script.family]) for script in group.scripts]
+            played.clients += clients
             threads = [threading.Thread(target=client.play, daemon=True) for client in clients]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join(2 * PATIENCE)
-            played.clients += clients
             if not self._dead(server, clients):
                 continue
             played.died, played.died_in = server.last_words(), group.scripts[0].id
