@@ -11,8 +11,8 @@ from markupsafe import Markup
 
 from ropecheck.conformance.figures.draw import rendered
 
-CELL, LANE, LABEL, TOP = 30, 62, 84, 4
-"""Pixels: a token's side, a lane's height, the width of the lanes' names, the space above."""
+CELL, LANE, LETTER, TOP = 30, 62, 7, 4
+"""Pixels: a token's side, a lane's height, the width of a letter of the lanes' names, the space above."""
 MOST = 28
 """Tokens drawn in a lane; of a longer history the part around those that are read."""
 
@@ -54,13 +54,14 @@ class _Drawn(msgspec.Struct, frozen=True):
 def strip(lanes: Sequence[Lane]) -> Markup:
     """The lanes one under the other, with a legend of the kinds that occur; the same in words for who cannot see it."""
     drawn = []
+    label = max((len(lane.name) for lane in lanes), default=0) * LETTER + 3 * LETTER
     for number, lane in enumerate(lanes):
         times = Counter(lane.reads)
         last = max([len(lane.kinds) - 1, *lane.reads])
         start = max(0, min(last + 1 - MOST, min(lane.reads, default=0) - 4))
         tokens = tuple(
             _Token(
-                LABEL + (index - start) * CELL,
+                label + (index - start) * CELL,
                 index,
                 lane.kinds[index] if index < len(lane.kinds) else "ahead",
                 times[index],
@@ -70,7 +71,7 @@ def strip(lanes: Sequence[Lane]) -> Markup:
         words = f"{lane.name}: {len(lane.kinds)} tokens; reads {', '.join(map(str, lane.reads)) or 'none'}"
         drawn.append(_Drawn(lane.name, TOP + number * LANE, tokens, start, words))
     met = {token.kind for lane in drawn for token in lane.tokens}
-    width = LABEL + max((len(lane.tokens) for lane in drawn), default=0) * CELL
+    width = label + max((len(lane.tokens) for lane in drawn), default=0) * CELL
     return rendered(
         "history.html.jinja",
         lanes=drawn,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 
+import msgspec
 from markupsafe import Markup
 
 from ropecheck.conformance import figures
@@ -37,9 +38,22 @@ def pages(book: Book) -> Iterator[Page]:
         "tokens. Each is one function that says which token indices a row of its batch reads. Everything else about "
         "position tables is the same in all of them.",
         [(mode.name, f"modes/{mode.name}.html", mode.title) for mode in book.modes.values()],
+        below=at_a_glance(book),
     )
     for mode in book.modes.values():
         yield page(book, mode)
+
+
+def at_a_glance(book: Book) -> Markup:
+    """The same request in every mode: two words, a picture, three words, and what it has generated."""
+    lanes = []
+    for mode in book.modes.values():
+        firsts = {lane.name.partition(" (")[2].rstrip(")"): lane for lane in reversed(worked(mode).lanes)}
+        for part, lane in reversed(firsts.items()):
+            lanes.append(msgspec.structs.replace(lane, name=f"{mode.name}: {part}" if part else mode.name))
+    head = Markup('<h2 id="at-a-glance">One request, every mode</h2>')
+    says = "Two words, a picture of six tokens, three words; where prompts are complete, three generated tokens."
+    return head + Markup("<p>{}</p>").format(says) + figures.strip(lanes)
 
 
 def page(book: Book, mode: Mode) -> Page:

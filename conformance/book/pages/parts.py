@@ -10,6 +10,8 @@ from ropecheck.conformance import figures
 from ropecheck.conformance.book.contents import Book, shape_page
 from ropecheck.conformance.book.site import TEMPLATES, Page, to
 
+NOTHING = Markup("")
+
 Entry = tuple[str, str, str]
 """(title, path, what it says)."""
 
@@ -29,10 +31,12 @@ def index(
     lead: str,
     entries: Sequence[Entry],
     groups: Sequence[tuple[str, Sequence[Entry]]] = (),
+    below: Markup = NOTHING,
 ) -> Page:
     """A section's own page: what it is about, and everything in it."""
     path = f"{folder}/index.html"
-    body = rendered("index.html.jinja", book, path, title=title, lead=lead, groups=groups or [("", entries)])
+    shown = groups or [("", entries)]
+    body = rendered("index.html.jinja", book, path, title=title, lead=lead, groups=shown, below=below)
     return Page(path=path, title=title, body=body, says=lead.partition(". ")[0] + ".")
 
 
