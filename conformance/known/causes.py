@@ -135,13 +135,30 @@ def offset_keeps_the_parents_media(s: Situation) -> bool:
     held, found = kept_by_offsets(s, request), s.failure.difference
     if s.failure.rule.endswith(".media_spans"):
         return found is not None and found.observed == str(held.spans)
-    if any(_was_retracted(s, one) for one in lineage):
-        return bool(held.spans)  # a table that was topped up meanwhile
+    owner = _owner(s, request)
+    if any(_was_retracted(s, one) for one in s.ancestors(owner) if one is not owner):
+        return bool(held.spans)  # its media were appended to a table that may have been topped up before
     if s.failure.rule.endswith(".delta"):
         return found is not None and found.observed == held.delta
     if s.failure.rule.endswith(".table") and s.failure.observed is not None:
-        return s.observed() == held.table
+        return _is_or_was_topped_up(s, owner, held.table)
     return bool(held.spans)
+
+
+def _owner(s: Situation, request: Request) -> Request:
+    """Whose media object the request holds: that of the last turn that brought media."""
+    return next((one for one in s.ancestors(request) if one.brings_media), request)
+
+
+def _is_or_was_topped_up(s: Situation, owner: Request, table: list[Column]) -> bool:
+    """Whether what is observed is this table; behind it, where a request that holds it too was retracted, stand columns
+    for outputs, after the t row of its last."""
+    seen = s.observed()
+    tail = seen[len(table) :]
+    sharing = (one for one in s.states[-1].requests.values() if _owner(s, one).req == owner.req)
+    if not table or seen[: len(table)] != table or (tail and not any(_was_retracted(s, one) for one in sharing)):
+        return False
+    return all(column == (table[-1][0] + 1 + k,) * len(column) for k, column in enumerate(tail))
 
 
 @dataclass(frozen=True)
