@@ -1,0 +1,164 @@
+"""Throughput by number of workers: `python -m bench.curve --counts 1,2,4,8,16 [--by workers,places] [--json FILE]`.
+
+Two ways to use many cores. "workers": one runner (`ropecheck run --workers N`), which plans and judges for all of them.
+"places": N processes of a runner and one worker each, as shards and a campaign's places are. Each worker gets as many
+scenarios as any other, so that a straight line is N times the first figure. The engines' start is not in it; every run
+pays it once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import random
+import tempfile
+import time
+from itertools import islice
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import msgspec
+
+from ropecheck.conformance.cli.options import target_for
+from ropecheck.conformance.judge.outcome import Unrun
+from ropecheck.conformance.plan.planner import Plan, plan
+from ropecheck.conformance.run.pool import Pool
+from ropecheck.conformance.run.session import verdict_of
+from ropecheck.conformance.scenario.operations import Scenario
+from ropecheck.conformance.scenarios.exhaustive import sweep
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One measurement."""
+
+    by: str
+    count: int
+    """Workers."""
+    scenarios: int
+    forwards: int
+    seconds: float
+    start_seconds: float
+    """Until all workers had imported the engine."""
+    runner_share: float
+    """CPU seconds of the busiest runner per second: near 1, it is what holds the others up."""
+
+    @property
+    def rate(self) -> float:
+        return self.forwards / self.seconds
+
+
+def scenarios(each: int) -> list[Scenario]:
+    """So many small scenarios of every kind, in an order that mixes them."""
+    found = list(islice(sweep("small"), 20_000))
+    random.Random(0).shuffle(found)
+    return (found * (each // len(found) + 1))[:each]
+
+
+def drive(pool: Pool[Plan], each: int, times: int) -> tuple[int, float, float]:
+    """(forwards, seconds, CPU seconds here) of `times` x `each` scenarios, planned and judged. Raises SystemExit when
+    one could not run: a rate of what did not run is none."""
+    began, cpu, forwards = time.monotonic(), time.process_time(), 0
+    some = scenarios(each)
+    for planned, answer in pool.answers(plan(one) for _ in range(times) for one in some):
+        if isinstance(answer, Unrun):
+            raise SystemExit(f"{planned.scenario.name}: {answer.stage}: {answer.message}")
+        forwards += verdict_of(planned, answer).forwards
+    return forwards, time.monotonic() - began, time.process_time() - cpu
+
+
+def with_workers(target: str, device: str, count: int, each: int) -> Point:
+    """One runner, `count` workers."""
+    began = time.monotonic()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Pool[Plan](target_for(target, device), device=device, workers=count, out=Path(folder)) as pool,
+    ):
+        pool.start()
+        ready = time.monotonic() - began
+        drive(pool, 50, count)  # first calls compile and fill caches
+        forwards, seconds, cpu = drive(pool, each, count)
+    return Point(
+        by="workers",
+        count=count,
+        scenarios=each * count,
+        forwards=forwards,
+        seconds=round(seconds, 2),
+        start_seconds=round(ready, 1),
+        runner_share=round(cpu / seconds, 2),
+    )
+
+
+Told = tuple[int, float, float, float]
+
+
+def place(target: str, device: str, each: int, ready: Barrier, told: multiprocessing.Queue[Told]) -> None:
+    """A runner with one worker, in a process of its own."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Pool[Plan](target_for(target, device), device=device, workers=1, out=Path(folder)) as pool,
+    ):
+        pool.start()
+        drive(pool, 50, 1)
+        ready.wait()
+        forwards, seconds, cpu = drive(pool, each, 1)
+        told.put((forwards, time.monotonic(), seconds, cpu))
+
+
+def with_places(target: str, device: str, count: int, each: int) -> Point:
+    """`count` runners with one worker each."""
+    context = multiprocessing.get_context("spawn")
+    ready, told = context.Barrier(count + 1), context.Queue()
+    began = time.monotonic()
+    places = [context.Process(target=place, args=(target, device, each, ready, told)) for _ in range(count)]
+    for one in places:
+        one.start()
+    ready.wait()
+    start = time.monotonic()
+    found = [told.get() for _ in places]
+    for one in places:
+        one.join()
+    return Point(
+        by="places",
+        count=count,
+        scenarios=each * count,
+        forwards=sum(forwards for forwards, _, _, _ in found),
+        seconds=round(max(end for _, end, _, _ in found) - start, 2),
+        start_seconds=round(start - began, 1),
+        runner_share=round(max(cpu / seconds for _, _, seconds, cpu in found), 2),
+    )
+
+
+WAYS = {"workers": with_workers, "places": with_places}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--counts", default="1,2", help="numbers of workers, by commas")
+    parser.add_argument("--by", default="workers,places")
+    parser.add_argument("--target", default="sglang")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--each", type=int, default=1000, help="scenarios of each worker")
+    parser.add_argument("--json", type=Path, default=None)
+    arguments = parser.parse_args()
+    points: list[Point] = []
+    print(f"{len(os.sched_getaffinity(0))} cores, target {arguments.target} on {arguments.device}")
+    print("by       count  scenarios  forwards  start s  seconds  forwards/s  of linear  runner")
+    for by in arguments.by.split(","):
+        first: Point | None = None
+        for count in map(int, arguments.counts.split(",")):
+            point = WAYS[by](arguments.target, arguments.device, count, arguments.each)
+            first = first or point
+            points.append(point)
+            linear = point.rate / (first.rate * count / first.count)
+            print(
+                f"{by:8} {count:5} {point.scenarios:10} {point.forwards:9} {point.start_seconds:8} {point.seconds:8} "
+                f"{point.rate:11.0f} {linear:10.2f} {point.runner_share:7}",
+                flush=True,
+            )
+            if arguments.json is not None:
+                arguments.json.write_bytes(msgspec.json.format(msgspec.json.encode(points), indent=2) + b"\n")
+
+
+if __name__ == "__main__":
+    main()
