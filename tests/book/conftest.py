@@ -7,9 +7,6 @@ from pathlib import Path
 import pytest
 
 from ropecheck.conformance.book.build import Built, build
-from tests.report.conftest import browser
-
-__all__ = ["browser"]
 
 
 @pytest.fixture(scope="session")

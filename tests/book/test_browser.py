@@ -10,6 +10,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from ropecheck.conformance.book.build import Built
 
+pytestmark = pytest.mark.xdist_group("browser")
+
 PAGES = ("index.html", "modes/target_verify.html", "rules/table.past_table.html", "bugs/s8.html", "guides/check.html")
 
 

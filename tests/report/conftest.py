@@ -1,4 +1,4 @@
-"""One browser for all tests of the report; a page per test that notes every complaint."""
+"""A page per test that notes every complaint."""
 
 from __future__ import annotations
 
@@ -6,22 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
-
-from tests.report.chromium import chromium
+from playwright.sync_api import Browser, Page
 
 Open = Callable[..., Page]
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    path = chromium()
-    if not path:
-        pytest.fail("no Chromium to read the report with: run requirements/browser.sh, or set ROPECHECK_CHROMIUM")
-    with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield made
-        made.close()
 
 
 @pytest.fixture

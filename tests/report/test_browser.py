@@ -19,6 +19,8 @@ from ropecheck.conformance.scenarios.chosen import chosen
 from tests.report.conftest import Open
 from tests.report.support import many, run
 
+pytestmark = pytest.mark.xdist_group("browser")
+
 FAULTS = ("verify delta missing", "decode delta of the first request", "append keeps the delta")
 EVIL = "<b>bold</b><script>alert('x')</script>\"'&amp;"
 
