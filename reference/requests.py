@@ -22,9 +22,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One request.
 
     prompt: its whole prompt, earlier turns of its session included. ids: the prompt's tokens, placeholders raw.
-    turn: runs and tokens that it brought itself. tabulated_runs: leading runs of the prompt up to the last turn that
-    brought media. computed: tokens whose cache entries exist. status: "waiting", "retracted", "running", "finished",
-    "aborted", "refused".
+    turn: runs and tokens that it brought itself. ahead: runs that it will write, and that its table has already.
+    tabulated_runs: leading runs of the prompt up to the last turn that brought media. computed: tokens whose cache
+    entries exist. status: "waiting", "retracted", "running", "finished", "aborted", "refused".
     """
 
     req: int
@@ -34,6 +34,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     turn_ids: tuple[int, ...]
     tabulated_runs: int
     max_new_tokens: int
+    ahead: History = ()
     session: int | None = None
     parent: int | None = None
     output_ids: tuple[int, ...] = ()
@@ -117,7 +118,10 @@ def arrived(state: State, request: Request) -> State:
 
 
 def emit(state: State, request: Request, count: int) -> tuple[State, tuple[int, ...]]:
-    """The request's model emits `count` tokens."""
+    """The request's model emits `count` tokens. Raises OutOfDomain two behind what a table knows ahead: the last one is
+    read by no forward."""
+    if request.ahead and request.outputs + count > sum(run_lengths(state.family, request.ahead)) + 1:
+        raise OutOfDomain(f"request {request.req} writes more than it said")
     ids = tuple(range(state.next_id, state.next_id + count))
     after = replace(request, output_ids=request.output_ids + ids, computed=len(request.ids) + request.outputs)
     return updated(replace(state, next_id=state.next_id + count), after), ids
@@ -130,9 +134,9 @@ def tokens_of(request: Request) -> int:
 
 def line_of(state: State, request: Request) -> Timeline:
     """The columns of a request's prompt, and by delta of all that it generates."""
-    return timeline(state.family, request.prompt, request.tabulated_runs)
+    return timeline(state.family, request.prompt, request.tabulated_runs, request.ahead)
 
 
 def turn_line(state: State, request: Request) -> Timeline:
     """The columns of the request's own turn alone, as a processor that sees only this turn would build them."""
-    return timeline(state.family, request.turn, len(request.turn))
+    return timeline(state.family, request.turn, len(request.turn), request.ahead)

@@ -60,15 +60,20 @@ class Timeline:
 
 
 @lru_cache(maxsize=4096)
-def timeline(family: str, history: History, tabulated_runs: int) -> Timeline:
-    """The timeline of a history; its first `tabulated_runs` runs came with a prompt that brought media."""
+def timeline(family: str, history: History, tabulated_runs: int, ahead: History = ()) -> Timeline:
+    """The timeline of a history; its first `tabulated_runs` runs came with a prompt that brought media.
+
+    What will be written is in the table where its runs are known ahead, and nothing is placed by delta: it is 0.
+    """
     rule = find_family(family)
+    if ahead:
+        history, tabulated_runs = (*history, *ahead), len(history) + len(ahead)
     columns = prompt_table(rule, history)
     table = np.array(columns, dtype=np.int64).reshape(len(columns), rule.axes).T.copy()
     table.setflags(write=False)
     return Timeline(
         table=table,
-        delta=delta_of(columns),
+        delta=0 if ahead else delta_of(columns),
         tabulated=length(rule, history[:tabulated_runs]),
         has_media=any(not run.is_text for run in history),
     )

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ropecheck.reference.requests import Request, Session, State, arrived, fresh_ids, updated, with_session
 from ropecheck.spec import session as rules
 from ropecheck.spec.families import family as find_family
+from ropecheck.spec.families.glm_image import GLM_IMAGE
 from ropecheck.spec.history import History, OutOfDomain, cut, length, text
 
 
@@ -26,8 +27,10 @@ class Asked:
     max_new_tokens: int
 
 
-def submit(state: State, req: int, prompt: History, max_new_tokens: int) -> State:
-    """A plain request arrives."""
+def submit(state: State, req: int, prompt: History, max_new_tokens: int, ahead: History = ()) -> State:
+    """A plain request arrives. ahead: runs that it will write and that its table knows."""
+    if ahead and state.family != GLM_IMAGE.name:
+        raise OutOfDomain(f"{state.family} writes no images")
     state, ids = fresh_ids(state, prompt)
     return arrived(
         state,
@@ -39,6 +42,7 @@ def submit(state: State, req: int, prompt: History, max_new_tokens: int) -> Stat
             turn_ids=ids,
             tabulated_runs=len(prompt),
             max_new_tokens=max_new_tokens,
+            ahead=ahead,
         ),
     )
 

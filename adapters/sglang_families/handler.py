@@ -53,6 +53,9 @@ ABSENT: dict[str, str] = {
     "cohere_compass": "SGLang has no Cohere Compass model: get_rope_index refuses its model_type",
 }
 
+NO_RATE = "rope_index without a rate"
+"""As a processor calls it that knows no positions per second (MiMo-V2's)."""
+
 ITEMS_ONLY = ("qwen3_asr", "minicpm_v4_7")
 """Families whose one builder is the processor's `compute_mrope_positions`."""
 
@@ -97,7 +100,7 @@ def prompt_table(step: protocol.PromptTable, device: str = "cpu", call: Call = d
         return protocol.NotOffered(str(lacking))
     if step.builder in ("processor", "offsets") or (step.family in ITEMS_ONLY and not padded(step)):
         return _processor(step, config, call)
-    if step.builder != "rope_index":
+    if step.builder not in ("rope_index", NO_RATE):
         return protocol.NotOffered(f"SGLang has no builder {step.builder!r}")
     if padded(step):
         return protocol.NotOffered("SGLang builds the table of one prompt at a time, never padded")
@@ -156,7 +159,9 @@ def _rope_index(step: protocol.PromptTable, config: Any, device: str, call: Call
             video_token_id=config.video_token_id,
             vision_start_token_id=step.config.get("vision_start_token_id"),
             model_type=ROPE_INDEX[step.family],
-            tokens_per_second=getattr(config.vision_config, "tokens_per_second", None),
+            tokens_per_second=None
+            if step.builder == NO_RATE
+            else getattr(config.vision_config, "tokens_per_second", None),
             input_ids=ids,
             image_grid_thw=images,
             video_grid_thw=videos,

@@ -253,6 +253,14 @@ def from_items(family: str) -> list[Case]:
     return made
 
 
+def without_a_rate(family: str) -> list[Case]:
+    """Pictures alone, as a processor asks that knows no positions per second (MiMo-V2's): no picture needs them."""
+    if family != "qwen2_5_vl":
+        return []
+    one = (words(1), picture(4, 6), words(1))
+    return [Case(f"{family}: one image (without a rate)", family, (one,), builder="rope_index without a rate")]
+
+
 SHORT_CUT = ("qwen3_vl", "qwen3_5")
 """Families whose prompts of images alone SGLang's processor tabulates from the items' offsets."""
 
@@ -320,9 +328,10 @@ def all_cases(target: str, seed: int = 0, count: int = 40) -> Iterator[Case]:
         yield from chosen(family)
         if target == "sglang" and offered(family, target) == "checked":
             yield from from_items(family)
+            yield from without_a_rate(family)
         if target == "sglang" and family in SHORT_CUT:
             yield from from_offsets(family, seed, count)
         yield from drawn(family, seed, count, batches=target != "sglang")
 
 
-__all__ = ["GLM", "all_cases", "chosen", "drawn", "from_items"]
+__all__ = ["GLM", "all_cases", "chosen", "drawn", "from_items", "without_a_rate"]

@@ -12,7 +12,7 @@ from ropecheck.conformance.scenario.legal import LARGEST, WIDEST
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.history import OutOfDomain
 
-BUILDERS = ("rope_index", "processor", "offsets", *routes.BUILDERS)
+BUILDERS = ("rope_index", "rope_index without a rate", "processor", "offsets", *routes.BUILDERS)
 TORN = ("", *TEARS)
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.families.case import Case, offered
-from ropecheck.conformance.families.cases import chosen, from_items
+from ropecheck.conformance.families.cases import chosen, from_items, without_a_rate
 from ropecheck.conformance.families.layout import Segment
 from ropecheck.conformance.families.torn import TEARS
 from ropecheck.conformance.judge.outcome import Failure
@@ -183,7 +183,7 @@ def witness(entry: Difference, target: str = "") -> Case:
     Raises UsageError for a name that no case has.
     """
     for family in entry.families:
-        for case in (*chosen(family), *from_items(family), *routed(family)):
+        for case in (*chosen(family), *from_items(family), *without_a_rate(family), *routed(family)):
             if case.name == entry.witness:
                 if entry.target == ANY and target and offered(family, target) != "checked":
                     return _elsewhere(entry, case, target)

@@ -45,6 +45,8 @@ def refuse_nonsense(scenario: Scenario) -> None:
         if isinstance(op, Submit | Turn):
             for index, run in enumerate(op.prompt):
                 total += _run(f"{where}.prompt[{index}]", run)
+            for index, run in enumerate(getattr(op, "ahead", ())):
+                total += _run(f"{where}.ahead[{index}]", run)
     if total > LARGEST:
         raise OutOfDomain(f"ops: {total} tokens and patches in all; at most {LARGEST}")
 

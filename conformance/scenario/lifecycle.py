@@ -49,7 +49,7 @@ def apply(state: State, op: Operation, build: bool = True) -> Transition:
     """
     match op:
         case Submit():
-            return Transition(state=turns.submit(state, op.req, op.prompt, op.max_new_tokens))
+            return Transition(state=turns.submit(state, op.req, op.prompt, op.max_new_tokens, op.ahead))
         case Open():
             return Transition(state=turns.open_session(state, op.session, op.streaming))
         case Turn():
@@ -60,6 +60,8 @@ def apply(state: State, op: Operation, build: bool = True) -> Transition:
             return _emit_all(state, {op.req: op.tokens})
         case Retract():
             request = of(state, op.req, "running")
+            if request.ahead:
+                raise OutOfDomain(f"request {op.req} writes an image; what it holds ahead is no prompt's")
             return Transition(state=updated(state, replace(request, status="retracted", computed=0, admitted=False)))
         case Reschedule():
             request = of(state, op.req, "waiting", "retracted")

@@ -26,6 +26,8 @@ class Submit(msgspec.Struct, frozen=True, tag="submit", omit_defaults=True):
     req: int
     prompt: tuple[Run, ...]
     max_new_tokens: int = UNLIMITED
+    ahead: tuple[Run, ...] = ()
+    """Runs that it will write, whose columns came with the prompt (GLM-Image)."""
 
 
 class Open(msgspec.Struct, frozen=True, tag="open", omit_defaults=True):

@@ -13,10 +13,11 @@ from ropecheck.conformance.scenarios.chosen import (
     sessions,
     speculation,
     streaming,
+    written,
 )
 from ropecheck.conformance.scenarios.chosen import rotary as rotations
 
-MODULES = (prefill, arrivals, speculation, sessions, streaming, retractions, graphs, costs, rotations)
+MODULES = (prefill, arrivals, speculation, sessions, streaming, retractions, graphs, costs, rotations, written)
 
 
 def chosen() -> tuple[Scenario, ...]:

@@ -158,4 +158,14 @@ def scenarios() -> list[Scenario]:
             prefill(4),
             decode((4,)),
         ),
+        scenario(
+            "streaming, the smallest offset is refused",
+            "One token is an offset too.",
+            begin,
+            told(0, IMAGE),
+            Turn(0, 1, (text(1),), offset=1),
+            Turn(0, 2, (text(1),)),
+            prefill(2),
+            decode((2,)),
+        ),
     ]

@@ -1,0 +1,102 @@
+"""Small scripts with right values that came from outside: what every forward of them must read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ropecheck.conformance.scenario.lifecycle import apply
+from ropecheck.conformance.scenario.operations import Accept, Finish, Open, Operation, Retract, Submit, Turn
+from ropecheck.conformance.scenario.words import decode, draft, draft_extend, extend, mixed, verify, window
+from ropecheck.reference.requests import State, line_of
+from ropecheck.spec.history import OutOfDomain, image, text, video
+
+
+def read(family: str, *ops: Operation) -> list[np.ndarray]:
+    """The three rows of every forward's first table."""
+    state = State(family=family)
+    found = []
+    for op in ops:
+        step = apply(state, op)
+        state = step.state
+        if step.forward is not None and step.forward.tables[""].rows is not None:
+            found.append(step.forward.tables[""].rows)
+    return found
+
+
+SLOW = (text(1), video(2, 2, 2, 3.0), text(1))
+
+
+@pytest.mark.parametrize(
+    ("op", "right"),
+    [
+        (decode((0,)), [9]),
+        (verify((0,), ((0, 1),)), [9, 10, 11]),
+        (draft_extend((0,), 3), [9, 10, 11]),
+        (draft((0,), 2), [9]),
+    ],
+)
+def test_a_positive_delta_in_every_mode(op: Operation, right: list[int]) -> None:
+    """delta +5 of four tokens: what comes next stands at 9. A chain's root is the first token behind what is held."""
+    *_, last = read("qwen2_5_vl", Submit(0, SLOW), extend((window(0),)), op)
+    assert last.tolist() == [right] * 3
+
+
+def test_a_positive_delta_with_five_tokens_held_and_beside_text() -> None:
+    start: tuple[Operation, ...] = (Submit(0, SLOW), extend((window(0),)), decode((0,)))
+    for op in (verify((0,), ((0, 1),)), draft_extend((0,), 3)):
+        assert read("qwen2_5_vl", *start, op)[-1].tolist() == [[10, 11, 12]] * 3
+    assert read("qwen2_5_vl", *start, draft((0,), 2))[-1].tolist() == [[10]] * 3
+    beside = (*start, Submit(1, (text(3),)), mixed((window(1),), (0,)))
+    assert read("qwen2_5_vl", *beside)[-1].tolist() == [[0, 1, 2, 10]] * 3
+
+
+def test_a_session_turn_that_asks_for_no_reply() -> None:
+    first, second = (text(2), image(1, 4, 6), text(2)), (text(2), image(1, 8, 4), text(2))
+    ops = (
+        Open(0),
+        Turn(0, 0, first, max_new_tokens=0),
+        extend((window(0),)),
+        Finish(0),
+        Turn(0, 1, second, parent=0),
+        extend((window(1, hit=10),)),
+        decode((1,)),
+    )
+    before, after, decoded = read("qwen3_vl", *ops)
+    assert before[0].tolist() == [0, 1, 2, 2, 2, 2, 2, 2, 5, 6]
+    assert after.tolist() == [
+        [7, 8, *[9] * 8, 13, 14],
+        [7, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 14],
+        [7, 8, *[9, 10] * 4, 13, 14],
+    ]
+    assert decoded.tolist() == [[15]] * 3
+
+
+def test_a_long_recording_ends_far_away() -> None:
+    """The chosen scenario "rotary short, positions ahead of the tokens" asks its reader; these are its numbers."""
+    state = apply(State(family="qwen2_5_vl"), Submit(0, (text(2), video(384, 2, 2, 187.5), text(3)))).state
+    line = line_of(state, state.requests[0])
+    assert int(line.table.max()) == 143_630 and line.delta == 143_242
+
+
+WRITTEN = (Submit(0, (text(1), image(1, 1, 2), text(1)), ahead=(image(1, 2, 1), text(1))), extend((window(0),)))
+
+
+def test_a_written_image_is_read_from_its_table() -> None:
+    """1 text, a line of two, 1 text: 0, 1, 3. The image stands at 4, two rows of one, and its end marker at 6."""
+    columns = [step[:, 0].tolist() for step in read("glm_image", *WRITTEN, *[decode((0,))] * 3)[1:]]
+    assert columns == [[4, 4, 4], [4, 5, 4], [6, 6, 6]]
+
+
+@pytest.mark.parametrize(
+    ("family", "ops", "reason"),
+    [
+        ("glm_image", (*WRITTEN, *[decode((0,))] * 4), "writes more than it said"),
+        ("glm_image", (*WRITTEN, Retract(0)), "writes an image"),
+        ("glm_image", (*WRITTEN, Accept(0, 9)), "writes more than it said"),
+        ("qwen2_vl", (Submit(0, (text(1),), ahead=(image(1, 2, 2),)),), "writes no images"),
+    ],
+)
+def test_what_no_request_writes(family: str, ops: tuple[Operation, ...], reason: str) -> None:
+    with pytest.raises(OutOfDomain, match=reason):
+        read(family, *ops)
