@@ -30,7 +30,8 @@ def assert_equal(state: State, run: Expected) -> None:
         columns: list[tuple[int, ...]] = []
         for part in run.batch.parts:
             for row, req in enumerate(part.reqs):
-                table = prompt_table(family(state.family), state.requests[req].prompt)
+                request = state.requests[req]
+                table = prompt_table(family(state.family), request.prompt + request.ahead)
                 read = indices(part.mode or run.batch.mode, part, row, step)
                 index += read
                 columns += [ideal_column(table, TokenIndex(one)) for one in read]
