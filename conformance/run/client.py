@@ -73,6 +73,15 @@ class Process:
         self._outbox = bytearray()
 
     @property
+    def cpu_seconds(self) -> float:
+        """What the process has used of processors so far; 0.0 where the system does not say."""
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    @property
     def writing(self) -> bool:
         """Bytes wait for room in the pipe."""
         return bool(self._outbox)

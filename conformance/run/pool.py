@@ -1,7 +1,8 @@
 """The pool: one worker per core, each fed one scenario after another; what kills a worker costs that scenario alone.
 
 A single selector loop, no threads. Each worker has a short queue (`depth`): its head is running, the rest waits in
-the pipe so that the worker never idles between scenarios. The time limit counts for the head only.
+the pipe so that the worker never idles between scenarios. The time limit counts for the head only, and a worker
+that works is given it in processor seconds: a scenario's verdict does not depend on what else the machine does.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ from ropecheck.conformance.run.seat import (
 )
 from ropecheck.conformance.run.warm import NotForked, Warm, can_fork
 from ropecheck.conformance.targets.registry import Target
+
+IDLE = 0.05
+"""A worker that used less of a processor than this share of its time does not work: it hangs."""
 
 
 class Pool(Generic[P]):
@@ -183,7 +187,7 @@ class Pool(Generic[P]):
         seat.turn = (seat.turn + 1) % self.depth
         seat.queue.append(ticket)
         if len(seat.queue) == 1:
-            seat.deadline = time.monotonic() + self._allowed(seat)
+            self._due(seat, self._allowed(seat))
         seat.process.send(ticket.plan.job)
         self._watch_writes(seat)
 
@@ -192,6 +196,24 @@ class Pool(Generic[P]):
         steps = seat.queue[0].plan.job.steps if seat.queue else ()
         scripted = bool(steps) and isinstance(steps[0], protocol.Play)
         return self.limits.scenario * (6.0 if scripted else 1.0)
+
+    def _due(self, seat: Seat[P], seconds: float) -> None:
+        """From now on the worker has so long for what it does."""
+        assert seat.process is not None
+        seat.deadline = time.monotonic() + seconds
+        seat.used, seat.spent = seat.process.cpu_seconds, 0.0
+
+    def _works_on(self, seat: Seat[P], seconds: float) -> bool:
+        """Whether a worker that is overdue waits for a processor: it has worked, for less than the seconds that it has.
+        Then it gets the rest."""
+        assert seat.process is not None
+        used = seat.process.cpu_seconds
+        worked = used - seat.used
+        seat.used, seat.spent = used, seat.spent + worked
+        if worked < IDLE * seconds or seat.spent >= seconds:
+            return False
+        seat.deadline = time.monotonic() + seconds
+        return True
 
     # ------------------------------------------------------------ processes
 
@@ -209,7 +231,7 @@ class Pool(Generic[P]):
             self._give_up(seat, f"cannot start {self.target.argv[0]}: {error.strerror or error}")
             return
         seat.process, seat.ready, seat.watching_writes = process, False, False
-        seat.deadline = time.monotonic() + self.limits.start
+        self._due(seat, self.limits.start)
         self._selector.register(process.from_worker, selectors.EVENT_READ, (seat, process, "read"))
         self._selector.register(process.printed.read_end, selectors.EVENT_READ, (seat, process, "print"))
         if process.death >= 0:
@@ -280,10 +302,13 @@ class Pool(Generic[P]):
         for seat in self._seats:
             if seat.process is None or not seat.deadline or now < seat.deadline:
                 continue
+            seconds = self._allowed(seat) if seat.ready else self.limits.start
+            if self._works_on(seat, seconds):
+                continue
             if seat.ready:
-                self._replace(seat, "time limit", f"no answer within {self._allowed(seat):g} s; the worker was killed")
+                self._replace(seat, "time limit", f"no answer within {seconds:g} s; the worker was killed")
             else:
-                self._replace(seat, "handshake", f"no hello within {self.limits.start:g} s; the worker was killed")
+                self._replace(seat, "handshake", f"no hello within {seconds:g} s; the worker was killed")
 
     def _handle(self, seat: Seat[P], process: Process, what: str) -> None:
         if what == "print":
@@ -323,7 +348,10 @@ class Pool(Generic[P]):
             return
         seat.strikes = 0
         seat.queue.popleft()
-        seat.deadline = time.monotonic() + self._allowed(seat) if seat.queue else 0.0
+        if seat.queue:
+            self._due(seat, self._allowed(seat))
+        else:
+            seat.deadline = 0.0
         if poisoned(answer):
             self._broken(seat, ticket, answer)
             return

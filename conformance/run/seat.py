@@ -33,7 +33,7 @@ class Limits:
     """Seconds and counts that keep a run from hanging."""
 
     scenario: float = 20.0
-    """Seconds for one scenario."""
+    """Seconds for one scenario: of the processor, while the machine gives the worker too little of it."""
     start: float = 180.0
     """Seconds from the start of a worker to its hello; importing an engine takes long on a cold disk."""
     restarts: int = 5
@@ -62,6 +62,10 @@ class Seat(Generic[P]):
     queue: deque[Ticket[P]] = field(default_factory=deque)
     deadline: float = 0.0
     """Monotonic seconds by which the hello or the head's answer must be here; 0: nothing is due."""
+    used: float = 0.0
+    """Processor seconds of the process when `deadline` was last set."""
+    spent: float = 0.0
+    """Processor seconds for what is due, up to then."""
     strikes: int = 0
     """Restarts since the last success."""
     turn: int = 0

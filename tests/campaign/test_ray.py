@@ -27,8 +27,8 @@ from tests.campaign.planted import FAULTY
 from tests.campaign.support import PLAN, merged, run_here, timeless
 
 ROOT = Path(__file__).parents[2]
-LONG = msgspec.structs.replace(PLAN, phases=("stateful",), rounds=12)
-"""16 blocks."""
+LONG = msgspec.structs.replace(PLAN, rounds=5)
+"""9 blocks."""
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_a_node_is_killed(cluster: Any, whole: Report, tmp_path: Path) -> None:
     def watch(driver: Driver) -> None:
         nonlocal two, killed
         two = two or len(driver.crew.places()) == 2
-        if two and not killed and driver.ledger.state.curve and driver.ledger.state.curve[-1].blocks >= 4:
+        if two and not killed and driver.ledger.state.curve and driver.ledger.state.curve[-1].blocks >= 2:
             killed = True
             cluster.remove_node(doomed, allow_graceful=False)
 
@@ -100,7 +100,7 @@ def test_a_driver_is_killed_and_resumed(cluster: Any, whole: Report, tmp_path: P
     command += ["--phase", "stateful", "--shards", str(LONG.shards), "--rounds", str(LONG.rounds), "--no-shrink"]
     first = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 240
-    while _taken_in(tmp_path) < 3 and time.monotonic() < deadline:
+    while _taken_in(tmp_path) < 2 and time.monotonic() < deadline:
         time.sleep(0.02)
     os.kill(first.pid, signal.SIGKILL)
     assert first.wait() == -signal.SIGKILL, "it was still at work"

@@ -19,7 +19,7 @@ from ropecheck.adapters import forking, protocol
 
 OK, KILLED, SEGFAULT, HANG, PRINTS, GARBAGE, WRONG_TYPE, SHORT, WRONG_ID, FAIL_A, FAIL_B, NOT_OFFERED = range(12)
 EXITS_AFTER, CHILD_KEEPS_PIPE, CUDA_ERROR, TWICE, SLOW, SUITE_BUG, LARGE, CUDA_ONCE = range(12, 20)
-CUDA_AT_FIRST, FLOOD, COLOURS, CHILD_HANGS = range(20, 24)
+CUDA_AT_FIRST, FLOOD, COLOURS, CHILD_HANGS, SPINS, SHARES = range(20, 26)
 
 
 broken: list[str] = []
@@ -97,6 +97,16 @@ def misbehave(code: int, out: int) -> None:
             child = subprocess.Popen(["sleep", "3600"], pass_fds=[out])
             Path(os.environ["PLANTED_FLAG"]).write_text(f"{os.getpid()} {child.pid}")
             time.sleep(3600)
+        case 24:
+            while True:
+                pass
+        case 25:  # a machine that gives it half of a processor
+            end = time.monotonic() + 3.5
+            while time.monotonic() < end:
+                burst = time.thread_time() + 0.02
+                while time.thread_time() < burst:
+                    pass
+                time.sleep(0.03)
 
 
 def main() -> None:

@@ -52,6 +52,7 @@ def run(
         (how.KILLED, "run", "SIGKILL"),
         (how.SEGFAULT, "run", "SIGSEGV; it printed: about to touch null"),
         (how.HANG, "time limit", "no answer within 2 s"),
+        (how.SPINS, "time limit", "no answer within 2 s"),
         (how.GARBAGE, "decode", "not a frame: b'Traceback"),
         (how.WRONG_TYPE, "decode", "$.results"),
         (how.SHORT, "decode", "0 results for 1 steps"),
@@ -64,7 +65,7 @@ def test_a_bad_scenario_costs_itself_alone(
     code: int, stage: str, words: str, workers: int, forks: bool, tmp_path: Path
 ) -> None:
     bad = scenario(code)
-    limit = 2.0 if code == how.HANG else 120.0
+    limit = 2.0 if code in (how.HANG, how.SPINS) else 120.0
     found, pool = run([*GOOD[:3], bad, *GOOD[3:]], tmp_path, workers, limit, forks=forks)
     assert {id for id, answer in found.items() if isinstance(answer, Unrun)} == {bad.id}
     assert set(found) == {bad.id, *(good.id for good in GOOD)}
@@ -83,6 +84,13 @@ def test_an_answered_scenario_keeps_its_answer(code: int, restarts: int, tmp_pat
     assert pool.restarts == restarts
     if code == how.PRINTS:
         assert "engines print" in (tmp_path / "worker-0.log").read_text()
+
+
+def test_a_worker_that_shares_its_processor_gets_its_time(tmp_path: Path) -> None:
+    """The limit is two seconds of work: what takes longer because other things run is no hang."""
+    found, pool = run([scenario(how.SHARES)], tmp_path, limit=2.0)
+    assert isinstance(found[scenario(how.SHARES).id], protocol.Answer)
+    assert pool.restarts == 0
 
 
 def test_a_broken_cuda_context_is_answered_and_then_replaced(tmp_path: Path) -> None:
