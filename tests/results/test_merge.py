@@ -159,7 +159,7 @@ def test_ranges_are_sets() -> None:
 @pytest.mark.engine
 def test_shards_of_the_real_engine(tmp_path: Path) -> None:
     def one(name: str, shard: str) -> Report:
-        command = ["run", "--phase", "chosen", "--shard", shard, "--out", str(tmp_path / name), "--workers", "1"]
+        command = ["run", "--phase", "laws", "--shard", shard, "--out", str(tmp_path / name), "--workers", "1"]
         cli.execute(command)
         return read(tmp_path / name)
 
