@@ -24,7 +24,7 @@ def answer(body: dict[str, Any]) -> dict[str, Any]:
         os._exit(9)
     if (parent := session.get("rid")) and "forgets" not in FAULT:
         ids = turns[parent] + ids
-    said = []
+    said: list[int] = []
     for _ in range(body["sampling_params"]["max_new_tokens"]):
         said.append(10 + zlib.crc32(bytes(str(ids + said), "ascii")) % 400)
     turns[body["rid"]] = ids + said

@@ -1,4 +1,4 @@
-"""A whole live run on a server that is no engine: what becomes of right and wrong answers, and of a server that ends."""
+"""A whole live run on a server that is no engine: right and wrong answers, and servers that end or do not start."""
 
 from __future__ import annotations
 
