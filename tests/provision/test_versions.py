@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ropecheck.conformance.versions import newer_than_known, released, within
+from ropecheck.conformance.known import differences as known_differences
+from ropecheck.conformance.known import failures
+from ropecheck.conformance.versions import NEWEST_KNOWN, newer_than_known, released, within
 
 
 @pytest.mark.parametrize(
@@ -56,3 +58,17 @@ def test_an_open_range_holds_for_code_without_a_number(version: str, versions: s
 )
 def test_only_known_releases_can_make_an_entry_stale(version: str, is_release: bool) -> None:
     assert released("sglang", version) is is_release
+
+
+@pytest.mark.parametrize("version", ["0.5.24.dev40+g1234abcde", "unknown", "0.0.0.dev0"])
+def test_what_is_known_of_the_newest_release_is_known_of_a_checkout_after_it(version: str) -> None:
+    """A version string alone makes nothing new."""
+    newest = NEWEST_KNOWN["sglang"]
+    entries, differences = failures.load(), known_differences.load()
+    for device in ("cpu", "cuda"):
+        assert failures.applying(entries, "sglang", version, device) == failures.applying(
+            entries, "sglang", newest, device
+        )
+    assert known_differences.applying(differences, "sglang", version) == known_differences.applying(
+        differences, "sglang", newest
+    )
