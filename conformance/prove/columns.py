@@ -5,7 +5,7 @@ A rule is asked of a row with any observed numbers: it must find nothing exactly
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ropecheck.conformance.prove.laws import DEPTHS, composed, split_prefill_is_extend
@@ -29,11 +29,16 @@ def _placed(w: World, kinds: tuple[str, ...]) -> tuple[Place, Callable[[Size], A
     return w.place(runs, tabulated, has_media), lambda index: history.ideal_column(table, index)
 
 
-def _observed(w: World, tokens: int) -> tuple[tuple[Size, ...], tuple[tuple[Size, ...], ...]]:
-    """Anything at all in both tables."""
+def _observed(
+    w: World, tokens: Sequence[Size], columns: Sequence[Sequence[Size]]
+) -> tuple[tuple[Size, ...], tuple[tuple[Size, ...], ...]]:
+    """Anything at all in both tables, where these would be right."""
     return (
-        tuple(w.size(f"1-D {k}", None) for k in range(tokens)),
-        tuple(tuple(w.size(f"row {axis}, {k}", None) for k in range(tokens)) for axis in range(w.axes)),
+        tuple(w.observed(f"1-D {k}", token) for k, token in enumerate(tokens)),
+        tuple(
+            tuple(w.observed(f"row {axis}, {k}", column[axis]) for k, column in enumerate(columns))
+            for axis in range(w.axes)
+        ),
     )
 
 
@@ -41,12 +46,11 @@ def _decided(w: World, rule: str, kinds: tuple[str, ...], where: Callable[[Place
     place, ideal = _placed(w, kinds)
     for index in tokens:
         w.assume(where(place, index))
-    positions, columns = _observed(w, len(tokens))
+    wanted = tuple(map(ideal, tokens))
+    positions, columns = _observed(w, tokens, wanted)
     buffer = "graph" if rule.startswith("padding.") else ""
     row = Row(mode="any", place=place, tokens=tokens, positions=positions, columns=columns, buffer=buffer)
-    right: Any = (
-        (positions, tokens) if rule == "table.index" else (tuple(zip(*columns, strict=True)), tuple(map(ideal, tokens)))
-    )
+    right: Any = (positions, tokens) if rule == "table.index" else (tuple(zip(*columns, strict=True)), wanted)
     if rule == "padding.live_columns":
         right = ((positions, right[0]), (tokens, right[1]))
     w.decides(rule, row, w.equal(*right))
@@ -89,7 +93,7 @@ def fills(rule: str, buffer: str) -> Callable[[World], None]:
     def fill(w: World) -> None:
         """Padded columns are accepted exactly where all of them are 0."""
         columns = w.choose("columns", (1, 2))
-        positions, rows = _observed(w, columns)
+        positions, rows = _observed(w, (PADDING_VALUE,) * columns, ((PADDING_VALUE,) * w.axes,) * columns)
         filler = Filler(mode="any", buffer=buffer, positions=positions, columns=rows)
         w.decides(rule, filler, w.equal((positions, *rows), ((PADDING_VALUE,) * columns,) * (w.axes + 1)))
 

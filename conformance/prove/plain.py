@@ -23,8 +23,12 @@ Values = dict[str, int]
 class Plain(World):
     """A World of one value per size: a given one, else one from `draw`."""
 
-    def __init__(self, values: Values, choices: Mapping[str, int], axes: int, draw: Callable[[], int]) -> None:
+    def __init__(
+        self, values: Values, choices: Mapping[str, int], axes: int, draw: Callable[[], int], right: bool = False
+    ) -> None:
+        """right: what an engine may answer is what is right."""
         super().__init__(axes)
+        self.right = right
         self.values = values
         self.choices = choices
         self.draw = draw
@@ -44,6 +48,12 @@ class Plain(World):
         if least is not None:
             self.sizes[name] = self.entries.pop(name)
         return found
+
+    def observed(self, name: str, right: int) -> int:
+        if not self.right:
+            return int(super().observed(name, right))
+        self.used[name] = right
+        return right
 
     def _value(self, name: str, least: int | None) -> int:
         if name not in self.values:
@@ -139,7 +149,7 @@ def search(
     small = sum(map(abs, sizes.values())) <= LARGEST
     for attempt in range(ATTEMPTS):
         values = dict(sizes) if attempt < 40 and small else {}
-        world = Plain(values, choices, axes, partial(Random(attempt).randint, 0, attempt % 9))
+        world = Plain(values, choices, axes, partial(Random(attempt).randint, 0, attempt % 9), attempt % 2 == 1)
         found = difference(statement, world)
         if found is not None:
             return _shrunk(statement, world, found)
@@ -150,7 +160,7 @@ def _shrunk(statement: Callable[[World], None], world: Plain, found: Difference)
     for name, value in [*sorted(world.sizes.items(), key=lambda one: -one[1]), *world.entries.items()]:
         for smaller in range(max(value - 40, 0), value):
             values = {**world.sizes, **world.entries, name: smaller}
-            less = Plain(values, world.choices, world.axes, lambda: 0)
+            less = Plain(values, world.choices, world.axes, lambda: 0, world.right)
             if (broken := difference(statement, less)) is not None:
                 return _shrunk(statement, less, broken)
     return world, found

@@ -107,6 +107,10 @@ class World(ABC):
     def size(self, name: str, least: int | None = 0) -> Size:
         """Any integer that is at least `least`."""
 
+    def observed(self, name: str, right: Size) -> Size:
+        """Any integer that an engine may answer where `right` is right. A search among plain numbers tries that one."""
+        return self.size(name, None)
+
     @property
     @abstractmethod
     def names(self) -> Container[str]:

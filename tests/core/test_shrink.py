@@ -10,6 +10,7 @@ from ropecheck.conformance.scenarios.chosen.script import PROMPTS, running, scen
 from ropecheck.conformance.scenarios.random import random_scenarios, shrink, stateful_scenarios
 from ropecheck.conformance.scenarios.random.shrink import candidates, without_request
 from ropecheck.conformance.selftest.mutants import MUTANTS
+from ropecheck.conformance.selftest.mutants.generic import planted
 from tests.core.support import outcome
 
 
@@ -37,7 +38,7 @@ def test_a_decode_fault_shrinks_to_one_request_and_two_forwards() -> None:
 
 
 def test_a_neighbours_delta_needs_two_requests() -> None:
-    make = MUTANTS["decode text gets a neighbour's delta"].make
+    make = MUTANTS["decode delta of the first request"].make
     key = ("table.text_only", "decode", "delta of another request")
     small, failure = shrink(big(), key, lambda candidate: outcome(candidate, make))
     assert failure is not None
@@ -45,7 +46,7 @@ def test_a_neighbours_delta_needs_two_requests() -> None:
 
 
 def test_a_draft_graphs_stale_padding_shrinks_to_two_loads() -> None:
-    make = MUTANTS["draft graph keeps an older batch"].make
+    make = planted()["any mode, draft_decode: the graph buffer's padding is stale"].mutant.make
     key = ("padding.harmless_fill", "draft_decode", "fill not zero")
     start = scenario(
         "graph",

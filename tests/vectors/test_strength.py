@@ -22,17 +22,11 @@ from ropecheck.spec.modes import all_modes
 from tests.vectors.conftest import COMMITTED
 
 UNSEEN = {
-    "verify table is int32": "JSON has no dtypes",
-    "diffusion block is int64": "JSON has no dtypes",
-    "draft extend changes the lengths": "inputs are data: nothing shows that they were changed",
     "extend changes the media": "inputs are data: nothing shows that they were changed",
     "decode edits in place": "shows only when the same forward is built again",
     "text verify copies from the host": "copies are not counted",
     "decode copies per request": "copies are not counted",
-    "draft copies per request": "copies are not counted",
     "draft extend copies too often": "copies are not counted",
-    "frozen-KV graph keeps an older batch": "a vector does not say which runner replays a draft",
-    "multi-layer graph never fills its rows": "a vector does not say which runner replays a draft",
 }
 """Faults that no vector can show, and why. All others must be caught."""
 

@@ -59,10 +59,6 @@ def _swap_hw(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> Bat
     return with_rows(tables, rows_of(tables)[[0, 2, 1]])
 
 
-def _repeat_t(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
-    return with_rows(tables, rows_of(tables)[[0, 0, 0]])
-
-
 def _zero(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     return with_both(tables, np.zeros_like(tables.positions), np.zeros_like(rows_of(tables)))
 
@@ -178,25 +174,8 @@ def _decodes_first(step: protocol.Forward, _lines: Lines, tables: BatchTables) -
     return with_both(tables, tables.positions[order], rows_of(tables)[:, order])
 
 
-def _mixed_decode_without_delta(step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
-    rows = rows_of(tables)
-    decoding = owners(tables) >= len(lines) - decodes(step)
-    rows[:, decoding] = tables.positions[decoding]
-    return with_rows(tables, rows)
-
-
-def _never_advances(_step: protocol.Forward, _lines: Lines, found: list[BatchTables]) -> list[BatchTables]:
-    return [found[0]] * len(found)
-
-
 def _only_index_advances(_step: protocol.Forward, _lines: Lines, found: list[BatchTables]) -> list[BatchTables]:
     return [with_both(found[0], tables.positions, found[0].rows) for tables in found]
-
-
-def _rows_take_the_index(_step: protocol.Forward, _lines: Lines, found: list[BatchTables]) -> list[BatchTables]:
-    """After the first step all rows are overwritten by the 1-D table."""
-    later = [with_rows(t, np.broadcast_to(t.positions, rows_of(t).shape)) for t in found[1:]]
-    return [found[0], *later]
 
 
 def _two_at_a_time(_step: protocol.Forward, _lines: Lines, found: list[BatchTables]) -> list[BatchTables]:
@@ -240,7 +219,6 @@ MUTANTS = (
         each(_tail_from_one_row),
     ),
     twisted("extend swaps height and width", "X9", "rows h and w are exchanged", "extend", each(_swap_hw)),
-    twisted("extend repeats the t row", "O13", "all three rows are t", "extend", each(_repeat_t)),
     twisted(
         "extend index from the t row",
         "T4, T5",
@@ -256,7 +234,6 @@ MUTANTS = (
         each(_row_lost),
     ),
     twisted("extend backwards", "slip", "windows are read from their end", "extend", each(_backwards)),
-    twisted("extend off by one", "slip", "every window starts one late", "extend", each(_one_ahead)),
     twisted(
         "extend text gets a neighbour's delta",
         "V22",
@@ -287,16 +264,8 @@ MUTANTS = (
     twisted("decode one ahead", "L7", "seq_len is read without - 1", "decode", each(_one_ahead)),
     twisted("decode at zero", "X6", "the prefill's builder is used for one token", "decode", each(_zero)),
     twisted("decode shifts t alone", "V1", "h and w stay at the index", "decode", each(_only_t_shifted)),
-    twisted("decode text gets a neighbour's delta", "slip", "text rows are shifted", "decode", each(_text_gets_delta)),
     twisted(
         "mixed decodes first", "slip", "the decoding columns come before the windows", "mixed", each(_decodes_first)
-    ),
-    twisted(
-        "mixed decode without delta",
-        "O11",
-        "the decoding rows are placed as prompt text",
-        "mixed",
-        each(_mixed_decode_without_delta),
     ),
     twisted(
         "mixed takes the rest for text",
@@ -304,13 +273,6 @@ MUTANTS = (
         "a window after a hit forgets media before it",
         "mixed",
         each(_suffix_as_text),
-    ),
-    twisted(
-        "mixed text gets a neighbour's delta",
-        "slip",
-        "text rows beside media are shifted",
-        "mixed",
-        each(_text_gets_delta),
     ),
     twisted(
         "mixed tail without delta",
@@ -326,7 +288,6 @@ MUTANTS = (
         "split_prefill",
         each(_local_window),
     ),
-    twisted("split prefill off by one", "slip", "windows start one late", "split_prefill", each(_one_ahead)),
     twisted(
         "split prefill tail without delta",
         "S1",
@@ -334,21 +295,11 @@ MUTANTS = (
         "split_prefill",
         each(_tail_without_delta),
     ),
-    twisted(
-        "split prefill text gets a neighbour's delta",
-        "slip",
-        "text rows beside media are shifted",
-        "split_prefill",
-        each(_text_gets_delta),
-    ),
     twisted("verify delta missing", "V12", "drafted nodes sit at their index", "target_verify", each(_delta_missing)),
     twisted(
         "verify by node number", "slip", "rivals in a tree get different places", "target_verify", each(_node_number)
     ),
     twisted("verify root one ahead", "L6", "the root is placed after itself", "target_verify", each(_one_ahead)),
-    twisted(
-        "verify text gets a neighbour's delta", "slip", "text rows are shifted", "target_verify", each(_text_gets_delta)
-    ),
     twisted(
         "ragged verify in equal shares",
         "found in 0.5.23",
@@ -363,20 +314,12 @@ MUTANTS = (
         "ragged_verify",
         each(_ragged_tail_left),
     ),
-    twisted("draft never advances", "slip", "all steps read the first step's index", "draft_decode", _never_advances),
     twisted(
         "draft advances the index alone",
         "V1, R6",
         "the three rows keep the first step's",
         "draft_decode",
         _only_index_advances,
-    ),
-    twisted(
-        "draft rows take the index",
-        "V1",
-        "after the first step rows hold the index",
-        "draft_decode",
-        _rows_take_the_index,
     ),
     twisted("draft advances by two", "slip", "each step skips a place", "draft_decode", _two_at_a_time),
     twisted(
@@ -385,19 +328,5 @@ MUTANTS = (
         "branches of all requests come together",
         "draft_decode",
         each(_branch_major),
-    ),
-    twisted(
-        "draft text gets a neighbour's delta", "slip", "text rows are shifted", "draft_decode", each(_text_gets_delta)
-    ),
-    twisted("draft extend delta missing", "S8", "columns sit at their index", "draft_extend_v2", each(_delta_missing)),
-    twisted(
-        "draft extend one ahead", "slip", "the window starts after the bonus token", "draft_extend_v2", each(_one_ahead)
-    ),
-    twisted(
-        "draft extend text gets a neighbour's delta",
-        "slip",
-        "text rows are shifted",
-        "draft_extend_v2",
-        each(_text_gets_delta),
     ),
 )

@@ -42,11 +42,6 @@ def stale(live: int, right: BatchTables, old: BatchTables) -> BatchTables:
     return with_both(right, index, rows)
 
 
-def _stale_rows(live: int, right: BatchTables, old: BatchTables) -> BatchTables:
-    """The 1-D padding is cleared, that of the three rows is not."""
-    return with_rows(right, rows_of(stale(live, right, old)))
-
-
 def _stale_hw(live: int, right: BatchTables, old: BatchTables) -> BatchTables:
     rows = rows_of(right)
     rows[1:, live:] = rows_of(old)[1:, live:]
@@ -79,11 +74,6 @@ def _shifted(live: int, right: BatchTables, _old: BatchTables) -> BatchTables:
     return with_both(right, index, rows)
 
 
-def _never_filled(_live: int, right: BatchTables, _old: BatchTables) -> BatchTables:
-    """The graph's three-row buffer stays as it was allocated."""
-    return with_rows(right, np.zeros_like(rows_of(right)))
-
-
 def _media_left(live: int, right: BatchTables, old: BatchTables) -> BatchTables:
     """A batch whose three rows are equal is taken for one without a table: nothing is copied over the old one's."""
     rows = rows_of(right)
@@ -94,29 +84,12 @@ def _media_left(live: int, right: BatchTables, old: BatchTables) -> BatchTables:
 MUTANTS = (
     loaded("padding keeps an older batch", "V5, O10", "stale columns behind the live ones", stale),
     loaded("padding copies one row", "O7, O10", "h and w are lost in the wide buffer", _one_row),
-    loaded("padding filled with ones", "slip", "padded columns hold 1", filled_with_ones),
     loaded("padding widens the index alone", "T20", "ids are padded, positions are not", _index_only),
-    loaded(
-        "draft graph keeps an older batch",
-        "V5, found in 0.5.23 (frozen-KV)",
-        "the three rows' padding is not cleared",
-        _stale_rows,
-        kind="graph",
-        mode="draft_decode",
-    ),
     loaded(
         "draft graph clears the t row alone",
         "O10",
         "h and w keep an older batch's columns in the padding",
         _stale_hw,
-        kind="graph",
-        mode="draft_decode",
-    ),
-    loaded(
-        "draft graph never fills its rows",
-        "SGLang up to 0.5.20",
-        "the three rows stay zero",
-        _never_filled,
         kind="graph",
         mode="draft_decode",
     ),
@@ -143,19 +116,5 @@ MUTANTS = (
         _stale_hw,
         kind="graph",
         mode="target_verify",
-    ),
-    loaded(
-        "frozen-KV graph keeps an older batch",
-        "found in 0.5.23",
-        "the three rows' padding is not cleared",
-        _stale_rows,
-        kind="frozen_kv",
-    ),
-    loaded(
-        "multi-layer graph never fills its rows",
-        "found in 0.5.23",
-        "the three rows stay zero",
-        _never_filled,
-        kind="multi_layer",
     ),
 )
