@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ropecheck.conformance.scenario.operations import Retract, Scenario
 from ropecheck.conformance.scenario.words import decode, extend, mixed, window
 from ropecheck.conformance.scenarios.chosen.script import CLIP, PROMPTS, TALL, WIDE, prefill, running, scenario, submit
@@ -28,9 +30,8 @@ def scenarios() -> list[Scenario]:
     return out
 
 
-def _chunks() -> list[Scenario]:
+def _chunks() -> Iterator[Scenario]:
     prompt = PROMPTS["two images"]  # 2 text, 6 media, 3 text, 8 media, 1 text
-    out = []
     for cut, where in (
         (1, "in the text before"),
         (2, "at the first image's start"),
@@ -40,52 +41,42 @@ def _chunks() -> list[Scenario]:
         (14, "inside the second image"),
         (19, "before the last token"),
     ):
-        out.append(
-            scenario(
-                f"chunk cut {where}",
-                "A cut changes which columns are read, never their values.",
-                submit(prompt),
-                extend((window(0, cut),)),
-                prefill(0),
-                decode((0,)),
-            )
-        )
-    out.append(
-        scenario(
-            "chunks of one token",
-            "Every cut at once: each column is read alone.",
-            submit(PROMPTS["image"]),
-            [extend((window(0, 1),)) for _ in range(10)],
+        yield scenario(
+            f"chunk cut {where}",
+            "A cut changes which columns are read, never their values.",
+            submit(prompt),
+            extend((window(0, cut),)),
             prefill(0),
             decode((0,)),
         )
+    yield scenario(
+        "chunks of one token",
+        "Every cut at once: each column is read alone.",
+        submit(PROMPTS["image"]),
+        [extend((window(0, 1),)) for _ in range(10)],
+        prefill(0),
+        decode((0,)),
     )
-    out.append(
-        scenario(
-            "chunks through a video",
-            "Each later chunk starts at another place of the video's block.",
-            submit((text(1), CLIP, text(2))),
-            extend((window(0, 4),)),
-            extend((window(0, 7),)),
-            prefill(0),
-            decode((0,)),
-        )
+    yield scenario(
+        "chunks through a video",
+        "Each later chunk starts at another place of the video's block.",
+        submit((text(1), CLIP, text(2))),
+        extend((window(0, 4),)),
+        extend((window(0, 7),)),
+        prefill(0),
+        decode((0,)),
     )
-    out.append(
-        scenario(
-            "a chunk beside whole prompts",
-            "One request is cut short while two others fit.",
-            submit(PROMPTS["image"], PROMPTS["text"], PROMPTS["video"]),
-            extend((window(0), window(1), window(2, 6))),
-            prefill(2),
-            decode((0, 1, 2)),
-        )
+    yield scenario(
+        "a chunk beside whole prompts",
+        "One request is cut short while two others fit.",
+        submit(PROMPTS["image"], PROMPTS["text"], PROMPTS["video"]),
+        extend((window(0), window(1), window(2, 6))),
+        prefill(2),
+        decode((0, 1, 2)),
     )
-    return out
 
 
-def _hits() -> list[Scenario]:
-    out = []
+def _hits() -> Iterator[Scenario]:
     for hit, where in (
         (1, "before the image"),
         (2, "at the image's start"),
@@ -93,35 +84,28 @@ def _hits() -> list[Scenario]:
         (8, "at the image's end"),
         (10, "just before the last token"),
     ):
-        out.append(
-            scenario(
-                f"prefix hit {where}",
-                "The first uncached token's column depends on media inside the cached prefix.",
-                submit(PROMPTS["image"]),
-                extend((window(0, hit=hit),)),
-                decode((0,)),
-            )
-        )
-    out.append(
-        scenario(
-            "prefix hit, then chunks",
-            "The rest after a hit is itself cut, inside the second image.",
-            submit(PROMPTS["two images"]),
-            extend((window(0, 7, hit=4),)),
-            prefill(0),
+        yield scenario(
+            f"prefix hit {where}",
+            "The first uncached token's column depends on media inside the cached prefix.",
+            submit(PROMPTS["image"]),
+            extend((window(0, hit=hit),)),
             decode((0,)),
         )
+    yield scenario(
+        "prefix hit, then chunks",
+        "The rest after a hit is itself cut, inside the second image.",
+        submit(PROMPTS["two images"]),
+        extend((window(0, 7, hit=4),)),
+        prefill(0),
+        decode((0,)),
     )
-    out.append(
-        scenario(
-            "prefix hits of unequal length",
-            "Two requests with one prompt but different cached parts, and a text request.",
-            submit(PROMPTS["image"], PROMPTS["image"], PROMPTS["text"]),
-            extend((window(0, hit=3), window(1, hit=9), window(2, hit=2))),
-            decode((0, 1, 2)),
-        )
+    yield scenario(
+        "prefix hits of unequal length",
+        "Two requests with one prompt but different cached parts, and a text request.",
+        submit(PROMPTS["image"], PROMPTS["image"], PROMPTS["text"]),
+        extend((window(0, hit=3), window(1, hit=9), window(2, hit=2))),
+        decode((0, 1, 2)),
     )
-    return out
 
 
 def _batches() -> list[Scenario]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ropecheck.conformance.scenario.operations import Finish, Open, Reschedule, Retract, Scenario, Turn
 from ropecheck.conformance.scenario.words import decode, draft_extend, extend, mixed, verify, window
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, WIDE, chain, prefill, replies, running, scenario
@@ -10,169 +12,147 @@ from ropecheck.spec.history import text
 
 
 def scenarios() -> list[Scenario]:
-    out = []
+    return list(_all())
+
+
+def _all() -> Iterator[Scenario]:
     for name in ("text", "image", "video", "image last", "image alone", "two images", "one row", "long video"):
-        out.append(
-            scenario(
-                f"retract, {name}",
-                "Three outputs are prefilled again, then decoding goes on.",
-                running(PROMPTS[name]),
-                replies(0, 3),
-                Retract(0),
-                prefill(0),
-                decode((0,)),
-                decode((0,)),
-            )
+        yield scenario(
+            f"retract, {name}",
+            "Three outputs are prefilled again, then decoding goes on.",
+            running(PROMPTS[name]),
+            replies(0, 3),
+            Retract(0),
+            prefill(0),
+            decode((0,)),
+            decode((0,)),
         )
-        out.append(
-            scenario(
-                f"retract twice, {name}",
-                "The second retraction covers more outputs than the first.",
-                running(PROMPTS[name]),
-                replies(0, 2),
-                Retract(0),
-                prefill(0),
-                decode((0,)),
-                Retract(0),
-                prefill(0),
-                decode((0,)),
-            )
+        yield scenario(
+            f"retract twice, {name}",
+            "The second retraction covers more outputs than the first.",
+            running(PROMPTS[name]),
+            replies(0, 2),
+            Retract(0),
+            prefill(0),
+            decode((0,)),
+            Retract(0),
+            prefill(0),
+            decode((0,)),
         )
     for name in ("image", "image last"):
-        out.append(
-            scenario(
-                f"retract, refused twice, {name}",
-                "Being considered and refused changes nothing.",
-                running(PROMPTS[name]),
-                replies(0, 3),
-                Retract(0),
-                Reschedule(0, refusals=2),
-                prefill(0),
-                decode((0,)),
-            )
-        )
-        out.append(
-            scenario(
-                f"retract, chunks across the table end, {name}",
-                "The re-prefill is itself cut.",
-                running(PROMPTS[name]),
-                replies(0, 4),
-                Retract(0),
-                extend((window(0, 10),)),
-                extend((window(0, 2),)),
-                prefill(0),
-                decode((0,)),
-            )
-        )
-        out.append(
-            scenario(
-                f"retract, prefix hit, {name}",
-                "The prefix cache still holds the prompt.",
-                running(PROMPTS[name]),
-                replies(0, 4),
-                Retract(0),
-                extend((window(0, hit=10),)),
-                decode((0,)),
-            )
-        )
-        out.append(
-            scenario(
-                f"retract, then speculate, {name}",
-                "After the re-prefill a round runs as ever.",
-                running(PROMPTS[name]),
-                replies(0, 3),
-                Retract(0),
-                prefill(0),
-                verify((0,), (chain(4),), path="direct"),
-                draft_extend((0,), 4, path="direct"),
-            )
-        )
-    out.append(
-        scenario(
-            "retract one of a batch",
-            "The others go on, and meet it again in a mixed batch.",
-            running(PROMPTS["image"], PROMPTS["text"], PROMPTS["video"]),
-            decode((0, 1, 2)),
-            Retract(2),
-            decode((0, 1)),
-            mixed((window(2, 12),), (0, 1)),
-            mixed((window(2),), (0, 1)),
-            decode((0, 1, 2)),
-        )
-    )
-    out.append(
-        scenario(
-            "retract a session's image turn",
-            "The retracted turn has a parent.",
-            opened(FIRST["image"]),
-            turn(1, SECOND["image"], 0),
-            prefill(1),
-            replies(1, 3),
-            Retract(1),
-            prefill(1),
-            decode((1,)),
-        )
-    )
-    out.append(
-        scenario(
-            "retract a session's text turn",
-            "It shares its parent's media, which must stay as saved.",
-            opened(FIRST["image"]),
-            turn(1, SECOND["text"], 0),
-            prefill(1),
-            replies(1, 3),
-            Retract(1),
-            prefill(1),
-            decode((1,)),
-        )
-    )
-    out.append(
-        scenario(
-            "retract a session's text turn, then branch with an image",
-            "The sibling sees the parent as it was saved.",
-            opened(FIRST["image"]),
-            turn(1, SECOND["text"], 0),
-            prefill(1),
-            replies(1, 3),
-            Retract(1),
-            prefill(1),
-            turn(2, SECOND["image"], 0),
-            prefill(2),
-            decode((1, 2)),
-        )
-    )
-    out.append(
-        scenario(
-            "retract the first turn of a session",
-            "Its table grows; the second turn continues from the same history.",
-            Open(0),
-            Turn(0, 0, FIRST["image"]),
+        yield scenario(
+            f"retract, refused twice, {name}",
+            "Being considered and refused changes nothing.",
+            running(PROMPTS[name]),
+            replies(0, 3),
+            Retract(0),
+            Reschedule(0, refusals=2),
             prefill(0),
+            decode((0,)),
+        )
+        yield scenario(
+            f"retract, chunks across the table end, {name}",
+            "The re-prefill is itself cut.",
+            running(PROMPTS[name]),
+            replies(0, 4),
+            Retract(0),
+            extend((window(0, 10),)),
+            extend((window(0, 2),)),
+            prefill(0),
+            decode((0,)),
+        )
+        yield scenario(
+            f"retract, prefix hit, {name}",
+            "The prefix cache still holds the prompt.",
+            running(PROMPTS[name]),
+            replies(0, 4),
+            Retract(0),
+            extend((window(0, hit=10),)),
+            decode((0,)),
+        )
+        yield scenario(
+            f"retract, then speculate, {name}",
+            "After the re-prefill a round runs as ever.",
+            running(PROMPTS[name]),
             replies(0, 3),
             Retract(0),
             prefill(0),
-            decode((0,)),
-            Finish(0),
-            turn(1, SECOND["image"], 0),
-            prefill(1),
-            decode((1,)),
+            verify((0,), (chain(4),), path="direct"),
+            draft_extend((0,), 4, path="direct"),
         )
+    yield scenario(
+        "retract one of a batch",
+        "The others go on, and meet it again in a mixed batch.",
+        running(PROMPTS["image"], PROMPTS["text"], PROMPTS["video"]),
+        decode((0, 1, 2)),
+        Retract(2),
+        decode((0, 1)),
+        mixed((window(2, 12),), (0, 1)),
+        mixed((window(2),), (0, 1)),
+        decode((0, 1, 2)),
     )
-    out.append(
-        scenario(
-            "retract the first turn of a session, then text",
-            "As before, with a text turn after it.",
-            Open(0),
-            Turn(0, 0, (text(2), WIDE)),
-            prefill(0),
-            replies(0, 3),
-            Retract(0),
-            prefill(0),
-            decode((0,)),
-            Finish(0),
-            turn(1, (text(3),), 0),
-            prefill(1),
-            decode((1,)),
-        )
+    yield scenario(
+        "retract a session's image turn",
+        "The retracted turn has a parent.",
+        opened(FIRST["image"]),
+        turn(1, SECOND["image"], 0),
+        prefill(1),
+        replies(1, 3),
+        Retract(1),
+        prefill(1),
+        decode((1,)),
     )
-    return out
+    yield scenario(
+        "retract a session's text turn",
+        "It shares its parent's media, which must stay as saved.",
+        opened(FIRST["image"]),
+        turn(1, SECOND["text"], 0),
+        prefill(1),
+        replies(1, 3),
+        Retract(1),
+        prefill(1),
+        decode((1,)),
+    )
+    yield scenario(
+        "retract a session's text turn, then branch with an image",
+        "The sibling sees the parent as it was saved.",
+        opened(FIRST["image"]),
+        turn(1, SECOND["text"], 0),
+        prefill(1),
+        replies(1, 3),
+        Retract(1),
+        prefill(1),
+        turn(2, SECOND["image"], 0),
+        prefill(2),
+        decode((1, 2)),
+    )
+    yield scenario(
+        "retract the first turn of a session",
+        "Its table grows; the second turn continues from the same history.",
+        Open(0),
+        Turn(0, 0, FIRST["image"]),
+        prefill(0),
+        replies(0, 3),
+        Retract(0),
+        prefill(0),
+        decode((0,)),
+        Finish(0),
+        turn(1, SECOND["image"], 0),
+        prefill(1),
+        decode((1,)),
+    )
+    yield scenario(
+        "retract the first turn of a session, then text",
+        "As before, with a text turn after it.",
+        Open(0),
+        Turn(0, 0, (text(2), WIDE)),
+        prefill(0),
+        replies(0, 3),
+        Retract(0),
+        prefill(0),
+        decode((0,)),
+        Finish(0),
+        turn(1, (text(3),), 0),
+        prefill(1),
+        decode((1,)),
+    )

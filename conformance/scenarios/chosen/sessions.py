@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ropecheck.conformance.scenario.operations import Abort, Finish, Open, Operation, Retract, Scenario, Submit, Turn
 from ropecheck.conformance.scenario.words import decode, draft_extend, extend, mixed, verify, window
 from ropecheck.conformance.scenarios.chosen.script import CLIP, TALL, WIDE, chain, media, prefill, replies, scenario
@@ -42,224 +44,187 @@ def scenarios() -> list[Scenario]:
     return [*_appends(), *_branches(), *_rewrites(), *_interleaved(), *_modes()]
 
 
-def _appends() -> list[Scenario]:
-    out = []
+def _appends() -> Iterator[Scenario]:
     for first, prompt in FIRST.items():
         for second, addition in SECOND.items():
-            out.append(
-                scenario(
-                    f"session, {first} then {second}",
-                    "The second turn continues from prompt and reply.",
-                    opened(prompt),
-                    turn(1, addition, 0),
-                    prefill(1),
-                    decode((1,)),
-                    Finish(1),
-                )
+            yield scenario(
+                f"session, {first} then {second}",
+                "The second turn continues from prompt and reply.",
+                opened(prompt),
+                turn(1, addition, 0),
+                prefill(1),
+                decode((1,)),
+                Finish(1),
             )
-    out.append(
-        scenario(
-            "session, window past the table",
-            "The prefix cache holds the parent's prompt and some of its reply.",
-            opened(FIRST["image"], 4),
-            turn(1, (text(4),), 0),
-            extend((window(1, hit=12),)),
-            decode((1,)),
-        )
+    yield scenario(
+        "session, window past the table",
+        "The prefix cache holds the parent's prompt and some of its reply.",
+        opened(FIRST["image"], 4),
+        turn(1, (text(4),), 0),
+        extend((window(1, hit=12),)),
+        decode((1,)),
     )
-    out.append(
-        scenario(
-            "session, window straddles the table end",
-            "The hit ends inside the parent's prompt.",
-            opened(FIRST["image"], 4),
-            turn(1, (text(4),), 0),
-            extend((window(1, hit=7),)),
-            decode((1,)),
-        )
+    yield scenario(
+        "session, window straddles the table end",
+        "The hit ends inside the parent's prompt.",
+        opened(FIRST["image"], 4),
+        turn(1, (text(4),), 0),
+        extend((window(1, hit=7),)),
+        decode((1,)),
     )
-    out.append(
-        scenario(
-            "session, chunks across the table end",
-            "Chunks before, across and after the end of the table.",
-            opened(FIRST["image"], 4),
-            turn(1, (text(5),), 0),
-            extend((window(1, 9),)),
-            extend((window(1, 3),)),
-            extend((window(1, 2),)),
-            prefill(1),
-            decode((1,)),
-        )
+    yield scenario(
+        "session, chunks across the table end",
+        "Chunks before, across and after the end of the table.",
+        opened(FIRST["image"], 4),
+        turn(1, (text(5),), 0),
+        extend((window(1, 9),)),
+        extend((window(1, 3),)),
+        extend((window(1, 2),)),
+        prefill(1),
+        decode((1,)),
     )
-    out.append(
-        scenario(
-            "session of four turns",
-            "Image, text, video, text: each table continues the one before.",
-            opened(FIRST["image"], 2),
-            turn(1, (text(2),), 0),
-            prefill(1),
-            replies(1, 2),
-            Finish(1),
-            turn(2, SECOND["video first"], 1),
-            prefill(2),
-            replies(2, 3),
-            Finish(2),
-            turn(3, (text(2),), 2),
-            extend((window(3, hit=20),)),
-            decode((3,)),
-        )
+    yield scenario(
+        "session of four turns",
+        "Image, text, video, text: each table continues the one before.",
+        opened(FIRST["image"], 2),
+        turn(1, (text(2),), 0),
+        prefill(1),
+        replies(1, 2),
+        Finish(1),
+        turn(2, SECOND["video first"], 1),
+        prefill(2),
+        replies(2, 3),
+        Finish(2),
+        turn(3, (text(2),), 2),
+        extend((window(3, hit=20),)),
+        decode((3,)),
     )
-    out.append(
-        scenario(
-            "session, text turns before the first image",
-            "The first media come after two text turns and replies.",
-            opened(FIRST["text"], 2),
-            turn(1, (text(3),), 0),
-            prefill(1),
-            replies(1, 2),
-            Finish(1),
-            turn(2, SECOND["image"], 1),
-            prefill(2),
-            decode((2,)),
-        )
+    yield scenario(
+        "session, text turns before the first image",
+        "The first media come after two text turns and replies.",
+        opened(FIRST["text"], 2),
+        turn(1, (text(3),), 0),
+        prefill(1),
+        replies(1, 2),
+        Finish(1),
+        turn(2, SECOND["image"], 1),
+        prefill(2),
+        decode((2,)),
     )
-    out.append(
-        scenario(
-            "session, reply cut to its limit",
-            "Only output_ids[:max_new_tokens] is part of the history.",
-            Open(0),
-            Turn(0, 0, FIRST["image"], max_new_tokens=2),
-            prefill(0),
-            replies(0, 4),
-            Finish(0),
-            turn(1, SECOND["image"], 0),
-            prefill(1),
-            decode((1,)),
-        )
+    yield scenario(
+        "session, reply cut to its limit",
+        "Only output_ids[:max_new_tokens] is part of the history.",
+        Open(0),
+        Turn(0, 0, FIRST["image"], max_new_tokens=2),
+        prefill(0),
+        replies(0, 4),
+        Finish(0),
+        turn(1, SECOND["image"], 0),
+        prefill(1),
+        decode((1,)),
     )
-    return out
 
 
-def _branches() -> list[Scenario]:
-    out = []
+def _branches() -> Iterator[Scenario]:
     for name, (one, two) in {
         "image and image": (SECOND["image"], SECOND["image last"]),
         "text and image": (SECOND["text"], SECOND["image"]),
         "image and text": (SECOND["image"], SECOND["text"]),
     }.items():
-        out.append(
-            scenario(
-                f"session branches, {name}",
-                "Siblings see the parent as it was saved.",
-                opened(FIRST["image"]),
-                turn(1, one, 0),
-                prefill(1),
-                replies(1, 2),
-                turn(2, two, 0),
-                prefill(2),
-                decode((1, 2)),
-                decode((2, 1)),
-            )
-        )
-    out.append(
-        scenario(
-            "session branches before either runs",
-            "Both siblings arrive before any is prefilled.",
+        yield scenario(
+            f"session branches, {name}",
+            "Siblings see the parent as it was saved.",
             opened(FIRST["image"]),
-            turn(1, SECOND["image"], 0),
-            turn(2, SECOND["video first"], 0),
-            prefill(2, 1),
-            decode((1, 2)),
-        )
-    )
-    out.append(
-        scenario(
-            "session, abort and retry",
-            "The retry sees the parent as it was saved.",
-            opened(FIRST["image"]),
-            turn(1, SECOND["image"], 0),
+            turn(1, one, 0),
             prefill(1),
-            Abort(1),
-            turn(2, SECOND["image"], 0),
+            replies(1, 2),
+            turn(2, two, 0),
             prefill(2),
-            decode((2,)),
+            decode((1, 2)),
+            decode((2, 1)),
         )
+    yield scenario(
+        "session branches before either runs",
+        "Both siblings arrive before any is prefilled.",
+        opened(FIRST["image"]),
+        turn(1, SECOND["image"], 0),
+        turn(2, SECOND["video first"], 0),
+        prefill(2, 1),
+        decode((1, 2)),
     )
-    out.append(
-        scenario(
-            "session, abort before the prefill and retry with text",
-            "An aborted arrival leaves no media behind.",
-            opened(FIRST["text"]),
-            turn(1, SECOND["image"], 0),
-            Abort(1),
-            turn(2, (text(3),), 0),
-            prefill(2),
-            decode((2,)),
-        )
+    yield scenario(
+        "session, abort and retry",
+        "The retry sees the parent as it was saved.",
+        opened(FIRST["image"]),
+        turn(1, SECOND["image"], 0),
+        prefill(1),
+        Abort(1),
+        turn(2, SECOND["image"], 0),
+        prefill(2),
+        decode((2,)),
     )
-    out.append(
-        scenario(
-            "session, append to an unknown request",
-            "Refused; the next proper append is not disturbed.",
-            opened(FIRST["image"]),
-            turn(1, (text(1),), 9),
-            turn(2, (text(2),), 0),
-            prefill(2),
-            decode((2,)),
-        )
+    yield scenario(
+        "session, abort before the prefill and retry with text",
+        "An aborted arrival leaves no media behind.",
+        opened(FIRST["text"]),
+        turn(1, SECOND["image"], 0),
+        Abort(1),
+        turn(2, (text(3),), 0),
+        prefill(2),
+        decode((2,)),
     )
-    out.append(
-        scenario(
-            "session, append to an unfinished request",
-            "Refused; the parent goes on.",
-            Open(0),
-            turn(0, FIRST["image"]),
-            prefill(0),
-            turn(1, (text(2),), 0),
-            decode((0,)),
-            Finish(0),
-            turn(2, (text(2),), 0),
-            prefill(2),
-            decode((2,)),
-        )
+    yield scenario(
+        "session, append to an unknown request",
+        "Refused; the next proper append is not disturbed.",
+        opened(FIRST["image"]),
+        turn(1, (text(1),), 9),
+        turn(2, (text(2),), 0),
+        prefill(2),
+        decode((2,)),
     )
-    return out
+    yield scenario(
+        "session, append to an unfinished request",
+        "Refused; the parent goes on.",
+        Open(0),
+        turn(0, FIRST["image"]),
+        prefill(0),
+        turn(1, (text(2),), 0),
+        decode((0,)),
+        Finish(0),
+        turn(2, (text(2),), 0),
+        prefill(2),
+        decode((2,)),
+    )
 
 
-def _rewrites() -> list[Scenario]:
-    out = []
+def _rewrites() -> Iterator[Scenario]:
     for name, addition in (("text", SECOND["text"]), ("image", SECOND["image"])):
-        out.append(
-            scenario(
-                f"session, drop_previous_output then {name}",
-                "The reply is left out.",
-                opened(FIRST["image"]),
-                turn(1, addition, 0, drop_previous_output=True),
-                prefill(1),
-                decode((1,)),
-            )
+        yield scenario(
+            f"session, drop_previous_output then {name}",
+            "The reply is left out.",
+            opened(FIRST["image"]),
+            turn(1, addition, 0, drop_previous_output=True),
+            prefill(1),
+            decode((1,)),
         )
-        out.append(
-            scenario(
-                f"session, replace all with {name}",
-                "Nothing of the earlier turns is left.",
-                opened(FIRST["image"]),
-                turn(1, addition, replace=True),
-                prefill(1),
-                decode((1,)),
-            )
+        yield scenario(
+            f"session, replace all with {name}",
+            "Nothing of the earlier turns is left.",
+            opened(FIRST["image"]),
+            turn(1, addition, replace=True),
+            prefill(1),
+            decode((1,)),
         )
-        out.append(
-            scenario(
-                f"session, replace after a turn with {name}",
-                "The first turn's other child is gone.",
-                opened(FIRST["image"]),
-                turn(1, SECOND["image last"], 0),
-                prefill(1),
-                Finish(1),
-                turn(2, addition, 0, replace=True),
-                prefill(2),
-                decode((2,)),
-            )
+        yield scenario(
+            f"session, replace after a turn with {name}",
+            "The first turn's other child is gone.",
+            opened(FIRST["image"]),
+            turn(1, SECOND["image last"], 0),
+            prefill(1),
+            Finish(1),
+            turn(2, addition, 0, replace=True),
+            prefill(2),
+            decode((2,)),
         )
         for keep, where in (
             (1, "before the image"),
@@ -269,62 +234,51 @@ def _rewrites() -> list[Scenario]:
             (9, "after the image"),
             (12, "inside the reply"),
         ):
-            out.append(
-                scenario(
-                    f"session, offset {where} then {name}",
-                    "Tokens past the offset are gone, and so are their media.",
-                    opened(FIRST["image"], 4),
-                    turn(1, addition, 0, offset=keep),
-                    prefill(1),
-                    decode((1,)),
-                )
+            yield scenario(
+                f"session, offset {where} then {name}",
+                "Tokens past the offset are gone, and so are their media.",
+                opened(FIRST["image"], 4),
+                turn(1, addition, 0, offset=keep),
+                prefill(1),
+                decode((1,)),
             )
-    out.append(
-        scenario(
-            "session, a sibling's forward after an offset",
-            "What is cached for one turn is derived from its own delta, whatever its sibling's is.",
-            *opened((TALL,)),
-            turn(1, (text(1),), 0, offset=1),
-            turn(2, (text(1),), 0),
-            prefill(2),
-            prefill(1),
-        )
+    yield scenario(
+        "session, a sibling's forward after an offset",
+        "What is cached for one turn is derived from its own delta, whatever its sibling's is.",
+        *opened((TALL,)),
+        turn(1, (text(1),), 0, offset=1),
+        turn(2, (text(1),), 0),
+        prefill(2),
+        prefill(1),
     )
-    out.append(
-        scenario(
-            "session, a retraction beside a replaced session",
-            "A turn that fails is no reason to lose sight of the other requests.",
-            Open(0),
-            turn(0, (TALL,)),
-            Submit(2, (TALL,)),
-            prefill(0),
-            turn(3, (text(1),), replace=True),
-            mixed((window(2),), (0,)),
-            Retract(2),
-            prefill(2),
-        )
+    yield scenario(
+        "session, a retraction beside a replaced session",
+        "A turn that fails is no reason to lose sight of the other requests.",
+        Open(0),
+        turn(0, (TALL,)),
+        Submit(2, (TALL,)),
+        prefill(0),
+        turn(3, (text(1),), replace=True),
+        mixed((window(2),), (0,)),
+        Retract(2),
+        prefill(2),
     )
-    out.append(
-        scenario(
-            "session, offset past the end",
-            "All of the history is kept.",
-            opened(FIRST["image"], 2),
-            turn(1, (text(2),), 0, offset=99),
-            prefill(1),
-            decode((1,)),
-        )
+    yield scenario(
+        "session, offset past the end",
+        "All of the history is kept.",
+        opened(FIRST["image"], 2),
+        turn(1, (text(2),), 0, offset=99),
+        prefill(1),
+        decode((1,)),
     )
-    out.append(
-        scenario(
-            "session, offset without the reply",
-            "The offset counts in the history without its reply.",
-            opened(FIRST["image"], 4),
-            turn(1, (text(2),), 0, offset=9, drop_previous_output=True),
-            prefill(1),
-            decode((1,)),
-        )
+    yield scenario(
+        "session, offset without the reply",
+        "The offset counts in the history without its reply.",
+        opened(FIRST["image"], 4),
+        turn(1, (text(2),), 0, offset=9, drop_previous_output=True),
+        prefill(1),
+        decode((1,)),
     )
-    return out
 
 
 def _interleaved() -> list[Scenario]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ropecheck.conformance.scenario.operations import Accept, Scenario
 from ropecheck.conformance.scenario.words import decode, draft, draft_extend, ragged_verify, verify
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, chain, running, scenario, spec_round
@@ -119,8 +121,7 @@ def scenarios() -> list[Scenario]:
     return out
 
 
-def _ragged() -> list[Scenario]:
-    out = []
+def _ragged() -> Iterator[Scenario]:
     for name, prompts, lens, tier in (
         ("media and text", ("image", "text"), (4, 2), 0),
         ("padded to a tier", ("image", "text", "video"), (1, 3, 2), 8),
@@ -129,15 +130,12 @@ def _ragged() -> list[Scenario]:
         ("lengths of one", ("image", "long video"), (1, 1), 0),
     ):
         reqs = tuple(range(len(prompts)))
-        out.append(
-            scenario(
-                f"ragged verify, {name}",
-                "Each request brings its own number of nodes, packed.",
-                running(*(PROMPTS[p] for p in prompts)),
-                ragged_verify(reqs, tuple(chain(n) for n in lens), tier),
-            )
+        yield scenario(
+            f"ragged verify, {name}",
+            "Each request brings its own number of nodes, packed.",
+            running(*(PROMPTS[p] for p in prompts)),
+            ragged_verify(reqs, tuple(chain(n) for n in lens), tier),
         )
-    return out
 
 
 def _device_lengths() -> list[Scenario]:
@@ -163,34 +161,26 @@ def _device_lengths() -> list[Scenario]:
     return out
 
 
-def _fused() -> list[Scenario]:
+def _fused() -> Iterator[Scenario]:
     """The engine's fused text-only kernels, steered to where a GPU would take them."""
-    out = []
     for name, prompts in (("text", ("text", "text only longer")), ("media", ("image", "text"))):
         histories = [PROMPTS.get(prompt, PROMPTS["text"] + PROMPTS["text"]) for prompt in prompts]
         start = running(*histories)
-        out.append(
-            scenario(
-                f"fused draft, {name}",
-                "The kernel that assigns cache slots also fills positions.",
-                start,
-                draft((0, 1), num_steps=3, path="fused"),
-            )
+        yield scenario(
+            f"fused draft, {name}",
+            "The kernel that assigns cache slots also fills positions.",
+            start,
+            draft((0, 1), num_steps=3, path="fused"),
         )
-        out.append(
-            scenario(
-                f"fused chain verify, {name}",
-                "The kernel that builds a chain also fills positions.",
-                start,
-                verify((0, 1), (chain(4), chain(4)), path="fused"),
-            )
+        yield scenario(
+            f"fused chain verify, {name}",
+            "The kernel that builds a chain also fills positions.",
+            start,
+            verify((0, 1), (chain(4), chain(4)), path="fused"),
         )
-        out.append(
-            scenario(
-                f"fused draft extend, {name}",
-                "The kernel that lays a draft extend out fills positions.",
-                start,
-                draft_extend((0, 1), 4, host_lengths=False, path="fused"),
-            )
+        yield scenario(
+            f"fused draft extend, {name}",
+            "The kernel that lays a draft extend out fills positions.",
+            start,
+            draft_extend((0, 1), 4, host_lengths=False, path="fused"),
         )
-    return out
