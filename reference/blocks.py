@@ -24,7 +24,7 @@ _ramp: Table = np.arange(1 << 14, dtype=np.int64)
 
 
 def ramp(start: int, length: int) -> Table:
-    """start, start + 1, .. on memory that all callers share: not to be written."""
+    """start, start + 1, ..: int64 [length], on memory that all callers share: not to be written."""
     global _ramp
     if start + length > len(_ramp):
         _ramp = np.arange(2 * (start + length), dtype=np.int64)

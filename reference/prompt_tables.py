@@ -51,7 +51,7 @@ def delta(table: Table) -> int:
 
 
 def assemble(axes: int, parts: Sequence[Block]) -> Table:
-    """Every block moved to its start, which is the running sum of the extents before it."""
+    """Every block moved to its start, which is the running sum of the extents before it: int64 [axes, P]."""
     extents = [part.extent for part in parts]
     lengths = [part.tokens for part in parts]
     total = sum(lengths)

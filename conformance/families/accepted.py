@@ -88,7 +88,7 @@ def counted_on(case: Case) -> History | None:
 
 
 def as_a_line(case: Case) -> Array | None:
-    """A crop whose tokens do not fill its grid stands as a line on a canvas of one token."""
+    """A crop whose tokens do not fill its grid stands as a line on a canvas of one token: the table, int64 [3, P]."""
     if case.family != MINICPM_V4_7.name or case.torn not in ("run cut short", "run too long"):
         return None
     columns: list[Column] = []

@@ -197,7 +197,7 @@ def failure(
 
 
 def array(tensor: protocol.Tensor) -> Array:
-    """The answer's numbers."""
+    """The answer's numbers, in its own dtype and shape; a view of its bytes."""
     return np.frombuffer(tensor.data, dtype=tensor.dtype).reshape(tensor.shape)
 
 

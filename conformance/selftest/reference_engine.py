@@ -95,7 +95,7 @@ class ReferenceEngine:
     # ------------------------------------------------------------ requests and sessions
 
     def nothing(self) -> IntArray:
-        """The table of an empty history."""
+        """The table of an empty history: int64 [3, 0]."""
         return np.zeros((3, 0), dtype=np.int64)
 
     def turn_record(
@@ -118,6 +118,7 @@ class ReferenceEngine:
         return Held((*kept, *ids), table, compose.delta(table), items, max_new_tokens, media_width=media_width)
 
     def appended(self, table: IntArray, turn: IntArray) -> IntArray:
+        """A history's table, int64 [3, P], and that of a turn alone, [3, Q], as one of [3, P + Q]."""
         return compose.appended(table, turn)
 
     def turn(self, step: protocol.Turn) -> None:

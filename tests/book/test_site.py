@@ -28,6 +28,8 @@ from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.modes import all_modes
 from ropecheck.spec.rules import all_rules
 
+pytestmark = pytest.mark.xdist_group("browser")
+
 Site = tuple[Path, Built]
 
 

@@ -56,13 +56,13 @@ def with_both(tables: BatchTables, positions: IntArray, rows: IntArray | None) -
 
 
 def rows_of(tables: BatchTables) -> IntArray:
-    """The three-row table, to be written to."""
+    """The three-row table, int64 [axes, T], to be written to."""
     assert tables.rows is not None
     return np.array(tables.rows)
 
 
 def owners(tables: BatchTables) -> IntArray:
-    """Per column, the batch row that it belongs to (-1: padding)."""
+    """Per column, the batch row that it belongs to (-1: padding). int64 [T]."""
     out = np.full(tables.positions.size, -1, dtype=np.int64)
     for span in tables.spans:
         out[span.start : span.stop] = span.row
@@ -70,7 +70,7 @@ def owners(tables: BatchTables) -> IntArray:
 
 
 def deltas(tables: BatchTables, lines: Sequence[Timeline]) -> IntArray:
-    """Per column, the delta of its request (0 for text-only requests and padding)."""
+    """Per column, the delta of its request (0 for text-only requests and padding). int64 [T]."""
     return np.array(
         [0 if row < 0 or not lines[row].has_media else lines[row].delta for row in owners(tables)], dtype=np.int64
     )
