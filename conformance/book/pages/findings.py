@@ -64,10 +64,11 @@ def parted(reason: str) -> tuple[str, str]:
     line = " ".join(reason.split())
     places = [at for word in ROUTES if (at := line.find(word)) >= 0]
     if not places:
-        return line, "The entry names none beside its derivation."
+        return line, ""
     at = min(places)
     if line[at] == "(":  # inside the sentence: it belongs to both
-        return line, line[at:].strip("(). ").capitalize() + "."
+        route = line[at:].strip("(). ")
+        return line, f"{route[:1].upper()}{route[1:]}."
     return line[:at].strip(), line[at:]
 
 
@@ -84,6 +85,7 @@ def page(book: Book, known: Known) -> Page:
         for one in book.known
         if one is not known and (one.entry.witness == entry.witness or (entry.cause and one.entry.cause == entry.cause))
     ]
+    like = next((one for one in related if one.entry.cause and parted(one.reason)[1]), None)
     rule = book.rules.get(entry.rule)
     body = rendered(
         "finding.html.jinja",
@@ -94,6 +96,7 @@ def page(book: Book, known: Known) -> Page:
         witness=witness,
         derivation=derivation,
         route=route,
+        like=like,
         cause="",
         seen=seen,
         tables=tables(seen),

@@ -50,15 +50,6 @@ TOPICS = {
 }
 """First word of a rule's id -> what such rules are about."""
 
-TABLE_LAWS = {
-    "table.inside_table": ("laws.chunked_prefill_is_one_prefill", "laws.extend_composes", "laws.one_token_one_column"),
-    "table.past_table": ("laws.verify_chain_is_decodes", "laws.draft_step_is_a_decode", "laws.one_token_one_column"),
-    "table.text_only": ("laws.text_rows_are_the_index",),
-    "session.table": ("laws.append_is_a_fresh_request", "laws.branch_is_its_own_history"),
-    "retraction.table": ("laws.retract_and_resume",),
-}
-"""Rules of values -> laws that see the same mistake by comparing two routes."""
-
 
 def pages(book: Book) -> Iterator[Page]:
     """The index by topic, then every rule."""
@@ -101,7 +92,7 @@ def page(book: Book, rule: Rule) -> Page:
         code=source.with_helpers(rule.check),
         block=block,
         proved=proved(rule),
-        laws=TABLE_LAWS.get(rule.id, ()),
+        laws=laws_beside(rule),
         faults=faults,
         no_faults=no_faults(rule),
         state=state(book, path, rule=rule.id),
@@ -110,6 +101,16 @@ def page(book: Book, rule: Rule) -> Page:
     )
     words = " ".join([rule.note, *rule.bugs, *(fault.name for fault, _ in faults)])
     return Page(path=path, title=rule.id, body=body, says=rule.must, words=words)
+
+
+def laws_beside(rule: Rule) -> list[str]:
+    """Laws that a third or more of the planted faults which break the rule break as well."""
+    faults = load().faults
+    own = set(faults.get(rule.id, ()))
+    if rule.topic == "laws" or not own:
+        return []
+    shared = {law: len(own & set(theirs)) for law, theirs in faults.items() if law.startswith("laws.")}
+    return sorted((law for law, count in shared.items() if 3 * count >= len(own)), key=lambda law: -shared[law])
 
 
 def proved(rule: Rule) -> str:
