@@ -70,6 +70,8 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> RunSummary:
         clear_failures(out / "failures")
         hello = who(settings)
         entries = known_list.load(settings.known_folder)
+        if (own := settings.known_folder / "live").is_dir():
+            entries += known_list.load(own)
         header = Header(
             suite=suite_version(),
             spec=spec_hash(),

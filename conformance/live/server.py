@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -105,7 +106,7 @@ class Server:
     def last_words(self) -> str:
         """The last line of its log that says something."""
         lines = self.log.read_text("utf-8", "replace").splitlines() if self.log.exists() else []
-        errors = [line.strip() for line in lines if "Error" in line and "Traceback" not in line]
+        errors = [line.strip() for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
         return (errors[-1:] or [line.strip() for line in lines if line.strip()][-1:] or ["it said nothing"])[0][:400]
 
     def stop(self) -> None:
