@@ -20,6 +20,7 @@ from ropecheck.conformance.cli.options import (
 )
 from ropecheck.conformance.errors import UsageError, meant
 from ropecheck.conformance.live import run as live_run
+from ropecheck.conformance.live.scripts import names as scripts
 from ropecheck.conformance.report.terminal import Terminal
 from ropecheck.conformance.scripts.servers import servers
 from ropecheck.conformance.targets.registry import DEFAULT
@@ -41,6 +42,9 @@ def live(
     long: Annotated[
         bool, typer.Option("--long", help="Thousands of forwards, more servers, asked afresh apart.")
     ] = False,
+    script: Annotated[
+        list[str] | None, typer.Option("--script", help="Play only the script of that name; may be repeated.")
+    ] = None,
     via: Annotated[
         str, typer.Option("--via", help="http: the engine's own server; engine: its Engine class.")
     ] = "http",
@@ -57,6 +61,9 @@ def live(
     for name in names:
         if name not in servers():
             raise UsageError(f"--server {name!r}{meant(name, servers())}; known: {', '.join(servers())}")
+    for name in script or ():
+        if name not in scripts():
+            raise UsageError(f"--script {name!r}{meant(name, scripts())}; known: {', '.join(scripts())}")
     screen = console()
     settings = live_run.Settings(
         target=target_for(target, device),
@@ -67,6 +74,7 @@ def live(
         long=long,
         out=out,
         known_folder=known,
+        only=tuple(script or ()),
         via=one_way(via),
         start_seconds=limit_for(start_time, "--start-time"),
         say=lambda line: screen.print(f"live: {line}", soft_wrap=True),

@@ -56,6 +56,8 @@ class Settings:
     out: Path
     known_folder: Path
     start_seconds: float
+    only: tuple[str, ...] = ()
+    """Names of scripts; () for those of a short or long run."""
     via: str = "http"
     """As `Start.via` says."""
     say: Callable[[str], None] = field(default=lambda _: None)
@@ -130,7 +132,7 @@ class Live:
         trouble = ""
         try:
             for name in self.settings.names:
-                self.play(name, groups(name, self.settings.family, self.settings.long))
+                self.play(name, groups(name, self.settings.family, self.settings.long, self.settings.only))
             trouble = self.ask_all() if self.settings.fresh else ""
         except KeyboardInterrupt:
             self.interrupted = True  # what was played is judged all the same

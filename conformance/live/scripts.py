@@ -115,12 +115,20 @@ class Group:
     scripts: tuple[Script, ...]
 
 
-def groups(server: str, family: str, long: bool) -> list[Group]:
-    """What is played on a server, in order."""
+def names() -> tuple[str, ...]:
+    """Every script's name."""
+    return (*CROWD, *ALONE, *LONGER, *MANY)
+
+
+def groups(server: str, family: str, long: bool, only: tuple[str, ...] = ()) -> list[Group]:
+    """What is played on a server, in order. only: these scripts, one after another."""
 
     def made(actions: dict[str, tuple[Action, ...]]) -> tuple[Script, ...]:
         return tuple(Script(name, server, these, family=family) for name, these in actions.items())
 
+    if only:
+        every = CROWD | ALONE | LONGER | MANY
+        return [Group((script,)) for script in made({name: every[name] for name in only})]
     alone = ALONE | (LONGER if long else {})
     found = [Group(made(CROWD)), *(Group((script,)) for script in made(alone))]
     many = [Group((script,)) for script in made(MANY)]
