@@ -125,7 +125,7 @@ def check(
         def once(checkout: Checkout, phases: tuple[Phase, ...], witnesses: bool = False) -> int:
             asked = replace(settings, target=target_of(checkout, name), phases=phases, witnesses=witnesses)
             with pool_of(asked, warm=warm) as pool:
-                listeners: list[Listener] = [*reports_for(report, out), Terminal(console())]
+                listeners: list[Listener] = [*reports_for(report, out), Terminal(console(), brief=True)]
                 return run_session(asked, listeners, pool).exit_code
 
         commit = "" if base == "known" or release_of(base) else base

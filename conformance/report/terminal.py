@@ -19,6 +19,7 @@ from rich.progress import (
 from rich.text import Text
 
 from ropecheck.conformance.cards.build import cards
+from ropecheck.conformance.cards.card import Card
 from ropecheck.conformance.cards.text import card_lines, head_line, shorter, unsettled
 from ropecheck.conformance.report.render import replay_command
 from ropecheck.conformance.run.events import (
@@ -42,11 +43,12 @@ _SHOWN = 20
 
 
 class Terminal:
-    """The listener. `full`: also show known failures' tables (replay)."""
+    """The listener. `full`: also show known failures' tables (replay). `brief`: only count what is as expected."""
 
-    def __init__(self, console: Console, full: bool = False) -> None:
+    def __init__(self, console: Console, full: bool = False, brief: bool = False) -> None:
         self._console = console
         self._full = full
+        self._brief = brief
         self._bar: Progress | None = None
         if console.is_terminal and not os.environ.get("CI"):
             self._bar = Progress(
@@ -139,7 +141,7 @@ class Terminal:
 
     def _ended(self, event: RunEnded) -> None:
         summary = event.summary
-        self._say(*summary_lines(summary, self._full))
+        self._say(*summary_lines(summary, self._full, self._brief))
 
 
 def header_lines(header: Header) -> list[Text]:
@@ -165,23 +167,11 @@ def header_lines(header: Header) -> list[Text]:
     return lines
 
 
-def summary_lines(summary: Summary, full: bool = False) -> list[Text]:
+def summary_lines(summary: Summary, full: bool = False, brief: bool = False) -> list[Text]:
     """Everything at the end, the most important last."""
     lines: list[Text] = [Text(), *warning_lines(summary.warnings)]
     shown = cards(summary)
-    for card in shown:
-        if card.state != "known":
-            continue
-        if full or unsettled(card):
-            lines += [Text(), *card_lines(card)]
-        elif not card.prompt:  # known differences of prompt tables are told below
-            more = f" and {len(card.folded)} that go with it" if card.folded else ""
-            lines.append(Text(f"known: {card.rule}  {card.mode}: {card.signature}{more}  ({card.count} failures,"))
-            lines[-1].append(f" {card.entry}, {card.link})" if not summary.header.base else f" {card.entry})")
-    for entry in summary.header.differences:
-        if (failures := summary.differences.get(entry.id)) and not full:
-            head = f"known difference: {entry.name}  {', '.join(entry.families)}  ({failures} failures, {entry.link})"
-            lines += [Text(head), Text(f"  {shorter(entry.reason)}")]
+    lines += expected_lines(summary, shown) if brief else known_lines(summary, shown, full)
     for index, card in enumerate(card for card in shown if card.state == "new"):
         short = index >= _SHOWN and not full
         lines += [Text(), *([head_line(card), Text(f"  {card.replay}", style="cyan")] if short else card_lines(card))]
@@ -209,6 +199,35 @@ def summary_lines(summary: Summary, full: bool = False) -> list[Text]:
     if summary.interrupted:
         lines.append(Text("interrupted", style="bold magenta"))
     return [*lines, *total_lines(summary)]
+
+
+def expected_lines(summary: Summary, shown: Sequence[Card]) -> list[Text]:
+    """One line for all that is as expected."""
+    known = [card for card in shown if card.state == "known"]
+    if not known:
+        return []
+    where = f"fail alike on {summary.header.base}" if summary.header.base else "are known"
+    count = sum(card.count for card in known)
+    return [Text(f"{count} failures of {len(known)} kinds {where}: report.json lists them")]
+
+
+def known_lines(summary: Summary, shown: Sequence[Card], full: bool) -> list[Text]:
+    """What is as expected, one by one."""
+    lines: list[Text] = []
+    for card in shown:
+        if card.state != "known":
+            continue
+        if full or unsettled(card):
+            lines += [Text(), *card_lines(card)]
+        elif not card.prompt:  # known differences of prompt tables are told below
+            more = f" and {len(card.folded)} that go with it" if card.folded else ""
+            lines.append(Text(f"known: {card.rule}  {card.mode}: {card.signature}{more}  ({card.count} failures,"))
+            lines[-1].append(f" {card.entry}, {card.link})" if not summary.header.base else f" {card.entry})")
+    for entry in summary.header.differences:
+        if (failures := summary.differences.get(entry.id)) and not full:
+            head = f"known difference: {entry.name}  {', '.join(entry.families)}  ({failures} failures, {entry.link})"
+            lines += [Text(head), Text(f"  {shorter(entry.reason)}")]
+    return lines
 
 
 def warning_lines(warnings: Sequence[str]) -> list[Text]:
