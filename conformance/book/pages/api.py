@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -77,7 +78,7 @@ def public(module: str) -> list[Name]:
         if inspect.isclass(value) and name not in constants:
             found.append(_class(name, value))
         elif inspect.isfunction(value):
-            signature = python(f"def {name}{inspect.signature(value)}")
+            signature = python(f"def {name}{_signature(value)}")
             found.append(Name(name, signature, inspect.getdoc(value) or "", ()))
         elif constants.get(name):
             found.append(Name(name, python(name), constants[name], ()))
@@ -117,7 +118,8 @@ def _own_doc(value: Any) -> str:
 
 
 def _signature(member: Any) -> str:
-    return str(inspect.signature(member)).replace("(self, ", "(").replace("(self)", "()")
+    shown = str(inspect.signature(member)).replace("(self, ", "(").replace("(self)", "()")
+    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", shown)  # annotations are strings there
 
 
 def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:

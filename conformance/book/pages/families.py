@@ -24,7 +24,9 @@ from ropecheck.reference.blocks import Table
 from ropecheck.spec import families as declared
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.families.declaration import MediaFamily
+from ropecheck.spec.families.rules import FOUR_AXES
 from ropecheck.spec.history import History, Run, run_length
+from ropecheck.spec.views import AXES
 
 PLAIN = ("name", "source", "axes", "kinds")
 """Fields of a declaration that the page says in words of its own."""
@@ -112,7 +114,8 @@ def drawn(family: MediaFamily, case: Case) -> tuple[str, str, int, Markup, list[
     """(name, the prompt in words, delta, its table, its items token by token)."""
     right = expected(case)
     table = right.tables[0]
-    rows = dict(zip(("t", "h", "w", "x"), (tuple(row.tolist()) for row in table), strict=False))
+    names = FOUR_AXES if len(table) == len(FOUR_AXES) else AXES
+    rows = dict(zip(names, (tuple(row.tolist()) for row in table), strict=False))
     name = case.name.partition(": ")[2] or case.name
     shown = figures.tables(figures.Tables(rows=rows), None, caption="the prompt table")
     return name, described(case), right.deltas[0], shown, grids(family, case.laid[0].history, table)
