@@ -71,9 +71,10 @@ def _table(tally: Tally, case: Case, history: History, result: protocol.PromptTa
     value = of_builders.number_of(delta.reshape(-1)[0]) if delta.size else None
     of_builders.one_table(tally, routed, right, table, value)
     name = as_though(case, history, table)
-    first, *_ = (*tally.failures, None)
-    if name and first is not None and first.rule == "families.absolute_time":
-        tally.failures = [msgspec.structs.replace(first, signature=name)]  # the delta follows from it
+    timed = next((one for one in tally.failures if one.rule == "families.absolute_time"), None)
+    if name and timed is not None:  # the delta follows from it
+        others = [one for one in tally.failures if one.rule not in (timed.rule, "families.delta")]
+        tally.failures = [*others, msgspec.structs.replace(timed, signature=name)]
 
 
 def placed(case: Case, history: History, tokens: int) -> Laid:
