@@ -143,6 +143,10 @@ class Live:
             found += verdict.outcomes(played, paths, checked)
             for path in played.folder.glob("*.error.txt"):
                 trouble = trouble or f"the recorder failed: {path.read_text('utf-8').strip()}"
+            if checked is not None and not played.clients and found:  # nobody's script: with the first one's
+                script, outcome = found[0]
+                outcome = msgspec.structs.replace(outcome, failures=(*outcome.failures, *checked.failures))
+                found[0] = (script, verdict.counted(outcome, checked.judge, played.server))
             self.settings.say(f"{played.name}: {_told(checked)}")
         if trouble and found:
             script, outcome = found[0]
@@ -254,8 +258,10 @@ class Live:
             server = self.start(self.settings.fresh, fresh=True)
         except NotUp as error:
             return f"the server that is asked afresh does not start: {error}"
+        clients = list(self.played)
+        self.played.append(Played(name=server.start.name, server=self.settings.fresh, folder=server.streams))
         try:
-            for played in self.played:
+            for played in clients:
                 self.ask_afresh(server.link, played)
         except Gone as error:
             return f"asked afresh: {error}; {server.last_words()}"

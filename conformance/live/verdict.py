@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -147,18 +148,19 @@ def outcomes(played: Played, paths: Sequence[Path], checked: Checked | None) -> 
             situations=situations(paths, compared, played.server),
         )
         if not found and checked is not None:
-            outcome = _counted(outcome, checked.judge, played.server)
+            outcome = counted(outcome, checked.judge, played.server)
         found.append((script, outcome))
     found += [(one, Outcome(scenario=one.id, name=one.name, unrun=(why,))) for one, why in played.left_out]
     return found
 
 
-def _counted(outcome: Outcome, judge: Judge, server: str) -> Outcome:
+def counted(outcome: Outcome, judge: Judge, server: str) -> Outcome:
+    """The outcome, and what was counted over a server's whole stream."""
     return msgspec.structs.replace(
         outcome,
-        checked=judge.checked | outcome.checked,
-        modes=judge.modes,
-        forwards=judge.forwards,
+        checked=dict(Counter(outcome.checked) + Counter(judge.checked)),
+        modes=dict(Counter(outcome.modes) + Counter(judge.modes)),
+        forwards=outcome.forwards + judge.forwards,
         situations=outcome.situations | {f"{name} ({server}, live)": n for name, n in judge.situations.items()},
     )
 

@@ -25,12 +25,12 @@ SCRIPTS = (
     Script("last", "overlap", (Arrive(0, WORD, content=5),)),
 )
 
-Run = Callable[[str], Summary]
+Run = Callable[..., Summary]
 
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    def done(fault: str) -> Summary:
+    def done(fault: str, fresh: str = "") -> Summary:
         monkeypatch.setenv("STUB_FAULT", fault)
         hello = msgspec.structs.replace(protocol.unheard("sglang"), version="0.5.23")
         monkeypatch.setattr(server, "SERVE", "tests.live.stub_server")
@@ -45,7 +45,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
             device="cpu",
             family="qwen2_5_vl",
             names=("overlap",),
-            fresh="",
+            fresh=fresh,
             long=False,
             out=tmp_path / "out",
             known_folder=tmp_path,
@@ -66,6 +66,14 @@ def test_right_answers_pass(run: Run) -> None:
     assert summary.rules["live.same_answer"] == [7, 0]
     assert summary.situations["answer x turn (overlap)"] == 4
     assert summary.exit_code == 0
+
+
+def test_histories_may_be_asked_afresh_on_another_server(run: Run, tmp_path: Path) -> None:
+    summary = run("", "no_prefix_cache")
+    assert (summary.totals.passed, summary.rules["live.same_answer"]) == (4, [7, 0])
+    names = sorted(path.stem for path in (tmp_path / "out" / "servers").glob("*.log"))
+    assert names == ["1-overlap", "2-no_prefix_cache"]
+    assert summary.situations["answer x turn (overlap)"] == 4
 
 
 def test_a_turn_that_forgets_its_history_is_found(run: Run) -> None:
