@@ -235,7 +235,7 @@ class Runner:
             return (planned, answer) if isinstance(answer, protocol.Answer) else None
         raise AssertionError("the pool answers every plan")
 
-    def _quietly(self, scenario: Scenario | Script) -> Outcome:
+    def _quietly(self, scenario: Subject) -> Outcome:
         """A scenario's outcome, outside all counts."""
         for planned, answer in self._pool.answers(self._plans([scenario])):
             outcome = verdict_of(planned, answer)
@@ -333,11 +333,20 @@ class Runner:
             return
         self.enter("known")
 
+        known = self.tally.summary.known
+        asked: list[tuple[Subject, Callable[[Outcome], known_list.Check]]] = []
+
         def checked(outcome: Outcome) -> None:
-            self.tally.summary.known.extend(judged(outcome) for judged in checks[outcome.scenario])
+            for judged in checks[outcome.scenario]:
+                asked.append((shown[outcome.scenario], judged))
+                known.append(judged(outcome))
 
         self.emit(PhaseStarted("known", len(witnesses)))
         self._run(self._fresh(witnesses), checked)
+        for number, (witness, judged) in enumerate(asked):
+            if known[number].state == "stale" and (again := judged(self._quietly(witness))).state != "stale":
+                message = f"{known[number].message}; asked again: {again.message}: its answers are not always the same"
+                known[number] = msgspec.structs.replace(again, state="changed", message=message)
 
 
 def refuse_illegal(where: str, scenario: Scenario | Script, device: str) -> None:

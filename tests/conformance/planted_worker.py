@@ -19,7 +19,7 @@ from ropecheck.adapters import forking, protocol
 
 OK, KILLED, SEGFAULT, HANG, PRINTS, GARBAGE, WRONG_TYPE, SHORT, WRONG_ID, FAIL_A, FAIL_B, NOT_OFFERED = range(12)
 EXITS_AFTER, CHILD_KEEPS_PIPE, CUDA_ERROR, TWICE, SLOW, SUITE_BUG, LARGE, CUDA_ONCE = range(12, 20)
-CUDA_AT_FIRST, FLOOD, COLOURS, CHILD_HANGS, SPINS, SHARES = range(20, 26)
+CUDA_AT_FIRST, FLOOD, COLOURS, CHILD_HANGS, SPINS, SHARES, FAILS_LATER = range(20, 27)
 
 
 broken: list[str] = []
@@ -63,6 +63,11 @@ def result(code: int, job: str) -> protocol.Result:
                 flag.touch()
                 broken.append(job)
             return protocol.Raised("engine", "AcceleratorError", "an earlier kernel failed", "x")
+        case 26 if Path(os.environ["PLANTED_FLAG"]).exists():
+            return protocol.Raised("engine", "Wrong", "A", "engine/file.py:1 f")
+        case 26:
+            Path(os.environ["PLANTED_FLAG"]).touch()
+            return protocol.Done()
         case _:
             return protocol.Done()
 

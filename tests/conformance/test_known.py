@@ -55,6 +55,7 @@ def add(folder: Path, witness: Scenario, signature: str = "A", **fields: Any) ->
         (scenario(how.KILLED), {}, [PASSES], 3, "UNRUN"),
         (FAILS_A, {"mode": "extend"}, [PASSES], 1, "CHANGED"),
         (FAILS_A, {"rule": "table.index"}, [PASSES], 1, "CHANGED"),
+        (scenario(how.FAILS_LATER), {}, [PASSES], 1, "its answers are not always the same"),
     ],
 )
 def test_an_entry_must_fail_as_it_says(
