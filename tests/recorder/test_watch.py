@@ -68,6 +68,7 @@ class Engine:
                     model_is_mrope=mrope, hf_config=SimpleNamespace(model_type="qwen2_vl")
                 )
                 self.runner = ModelRunner()
+                self.running_batch = None
 
             def is_fully_idle(self) -> bool:
                 return True
