@@ -68,6 +68,8 @@ class Connection:
     """Where a server listens."""
 
     port: int
+    logprobs: bool = True
+    """Whether probabilities are asked for; releases that draft do not all give them."""
 
     def post(self, path: str, body: dict[str, Any], seconds: float = PATIENCE) -> tuple[int, Any]:
         """(status, decoded answer). Raises Gone."""
@@ -91,8 +93,7 @@ class Connection:
             "rid": name,
             "input_ids": list(prompt.ids),
             "sampling_params": {"max_new_tokens": limit, "temperature": 0.0},
-            "return_logprob": True,
-            "top_logprobs_num": 2,
+            **({"return_logprob": True, "top_logprobs_num": 2} if self.logprobs else {}),
             **more,
         }
         if prompt.pictures:

@@ -54,7 +54,7 @@ class Server:
         """Launch it; `wait` says when it is up."""
         self.start = start
         self.port = free_port()
-        self.link = Connection(self.port)
+        self.link = Connection(self.port, logprobs="speculative_algorithm" not in start.arguments)
         start.folder.mkdir(parents=True, exist_ok=True)
         self.streams = start.folder / f"{start.name}.trace"
         self.log = start.folder / f"{start.name}.log"
