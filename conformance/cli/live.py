@@ -45,6 +45,7 @@ def live(
     script: Annotated[
         list[str] | None, typer.Option("--script", help="Play only the script of that name; may be repeated.")
     ] = None,
+    eager: Annotated[bool, typer.Option("--eager", help="Start the servers without CUDA graphs.")] = False,
     via: Annotated[
         str, typer.Option("--via", help="http: the engine's own server; engine: its Engine class.")
     ] = "http",
@@ -74,6 +75,7 @@ def live(
         long=long,
         out=out,
         known_folder=known,
+        eager=eager,
         only=tuple(script or ()),
         via=one_way(via),
         start_seconds=limit_for(start_time, "--start-time"),

@@ -58,6 +58,8 @@ class Settings:
     start_seconds: float
     only: tuple[str, ...] = ()
     """Names of scripts; () for those of a short or long run."""
+    eager: bool = False
+    """Without graphs, so that every forward of a draft is seen."""
     via: str = "http"
     """As `Start.via` says."""
     say: Callable[[str], None] = field(default=lambda _: None)
@@ -161,7 +163,7 @@ class Live:
         settings = self.settings
         self._starts += 1
         arguments = dict(servers()[name].arguments)
-        if fresh and settings.device == "cuda":
+        if settings.eager or (fresh and settings.device == "cuda"):
             arguments["disable_cuda_graph"] = True
         if draft := servers()[name].draft:
             arguments["speculative_draft_model_path"] = str(self.draft(draft))
