@@ -6,7 +6,6 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import Any
 
 from markupsafe import Markup
@@ -19,17 +18,14 @@ from ropecheck.conformance.book.formula import of_function
 from ropecheck.conformance.book.pages.parts import index, rendered, state
 from ropecheck.conformance.book.predicates import predicate_of
 from ropecheck.conformance.book.site import Page
+from ropecheck.conformance.book.slips import planted
 from ropecheck.conformance.book.words import block
 from ropecheck.conformance.book.worked import moments
-from ropecheck.conformance.families.case import TARGETS, Case, expected
-from ropecheck.conformance.families.cases import all_cases
 from ropecheck.conformance.families.files import described
 from ropecheck.conformance.judge.outcome import TableView
 from ropecheck.conformance.prove.theorems import OUT_OF_REACH, THEOREMS
-from ropecheck.conformance.scripts.chosen import all_scripts
-from ropecheck.conformance.scripts.script import told
 from ropecheck.conformance.selftest import builder, stream
-from ropecheck.conformance.selftest.mutants import MUTANTS
+from ropecheck.conformance.selftest.mutants import MUTANTS, Mutant
 from ropecheck.spec.rules import Rule
 
 TOPICS = {
@@ -49,6 +45,9 @@ TOPICS = {
     "live": "A server at work",
 }
 """First word of a rule's id -> what such rules are about."""
+
+
+Fault = Mutant | builder.Slip | stream.Slip
 
 
 def pages(book: Book) -> Iterator[Page]:
@@ -74,9 +73,11 @@ def page(book: Book, rule: Rule) -> Page:
     """One rule."""
     path = f"rules/{rule.id}.html"
     predicate = predicate_of(rule)
-    faults = [
+    faults: list[tuple[Fault, str]] = [
         (MUTANTS[name], signature) for name, signature in load().faults.get(rule.id, {}).items() if name in MUTANTS
     ]
+    if slip := planted(rule.id):
+        faults.append((slip.slip, slip.failure.signature))
     body = rendered(
         "rule.html.jinja",
         book,
@@ -193,21 +194,27 @@ def example(book: Book, rule: Rule, page: str) -> Markup:
             ),
             timeline=figures.timeline(moments(kept.scenario, failure.step)),
         )
-    if case := _prompt_of(rule):
-        right = expected(case)
-        rows = dict(zip(("t", "h", "w", "x"), (tuple(row.tolist()) for row in right.tables[0]), strict=False))
-        lead = (
-            f"A prompt that a fault is planted in, {case.name}: {described(case)}. Its table, delta {right.deltas[0]}:"
-        )
-        table = figures.tables(figures.Tables(rows=rows), None, caption=case.name)
+    if found := planted(rule.id):
+        first = found.failure.difference
+        where = "the events of a scheduler, one a line" if found.lines else "a server's answer beside a fresh one"
+        if found.case is not None:
+            where = f"{found.case.name}: {described(found.case)}"
         return rendered(
-            "example.html.jinja", book, page, lead=lead, fault=None, failure=None, tables=table, timeline=""
+            "example.html.jinja",
+            book,
+            page,
+            lead=f"A slip that it has to name ({where}).",
+            fault=found.slip,
+            failure=found.failure,
+            tables=figures.tables(
+                view_drawn(found.failure.expected),
+                view_drawn(found.failure.observed),
+                caption="the prompt table",
+                focus=None if first is None else first.column,
+            ),
+            timeline=Markup("<pre><code>{}</code></pre>").format("\n".join(found.lines)) if found.lines else "",
         )
-    if rule.topic == "schedule":
-        script = min(all_scripts(), key=lambda one: len(one.actions))
-        lead = f"Asked of every forward of every client's script. The shortest one, {script.name}: {told(script)}"
-        return rendered("example.html.jinja", book, page, lead=lead, fault=None, failure=None, tables="", timeline="")
-    return Markup("<p>{}</p>").format("No table shows it: read the code below.")
+    return Markup("<p>{}</p>").format("It shows on a device alone, or in what building costs: read the code below.")
 
 
 def view_drawn(view: TableView | None) -> figures.Tables | None:
@@ -217,14 +224,3 @@ def view_drawn(view: TableView | None) -> figures.Tables | None:
     rows: dict[str, tuple[int | None, ...]] = {"1d": view.positions} if view.positions else {}
     rows |= dict(zip(view.axes or ("t", "h", "w", "x"), view.rows or (), strict=False))
     return figures.Tables(rows=rows, requests=view.requests)
-
-
-def _prompt_of(rule: Rule) -> Case | None:
-    """The first prompt, not a torn one, in which a slip can be planted that the rule has to name."""
-    slips = [slip for slip in builder.SLIPS if slip.rule == rule.id]
-    return next((case for case in _cases() for slip in slips if not case.torn and slip.answer(case) is not None), None)
-
-
-@cache
-def _cases() -> list[Case]:
-    return [case for target in TARGETS for case in all_cases(target, count=0)]
