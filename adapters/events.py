@@ -89,6 +89,14 @@ class Retract(msgspec.Struct, frozen=True, tag="retract"):
     req: str
 
 
+class Transfer(msgspec.Struct, frozen=True, tag="transfer", omit_defaults=True):
+    """Another engine computed the request's prompt, and what it answered; its cache has come."""
+
+    req: str
+    answers: tuple[int, ...]
+    """All tokens of the reply so far; of the newest one the cache has not come."""
+
+
 class Forward(msgspec.Struct, frozen=True, tag="forward", omit_defaults=True):
     """One forward of a network, with the tables that it was given.
 
@@ -154,7 +162,7 @@ class Died(msgspec.Struct, frozen=True, tag="died", omit_defaults=True):
     """Innermost engine frame, "package/file.py:line function"."""
 
 
-Event = Header | Arrive | Open | Close | Abort | Control | Retract | Forward | Output | Rest | Dropped | Died
+Event = Header | Arrive | Open | Close | Abort | Control | Retract | Transfer | Forward | Output | Rest | Dropped | Died
 
 _encoder = msgspec.json.Encoder()
 

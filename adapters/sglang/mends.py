@@ -31,6 +31,8 @@ Change = tuple[Any, str, Any]
 
 BATCH = "sglang.srt.managers.schedule_batch"
 SESSION = "sglang.srt.session.session_controller"
+SCHEDULER = "sglang.srt.managers.scheduler:Scheduler"
+ADDER = "sglang.srt.managers.schedule_policy:PrefillAdder"
 SPECULATIVE = "sglang.srt.speculative."
 BEAMS = "sglang.srt.beam_search.batch_tail"
 TOP_UP = "sglang.srt.managers.mm_utils:extend_mrope_positions_for_retracted_request"
@@ -181,6 +183,36 @@ def and_leave_with_it(original: Any, batch: Any) -> None:
     original(batch)
 
 
+def a_retracted_turn_is_unfinished(original: Any, session: Any, turn: Any) -> None:
+    """A streaming session's turn that was retracted stays its turn in flight."""
+    if turn.finished():
+        original(session, turn)
+
+
+def notes_itself(original: Any, adder: Any, *args: Any, **kwargs: Any) -> None:
+    """The batch that is being put together can be found."""
+    original(adder, *args, **kwargs)
+    _ADDER[:] = [adder]
+
+
+def rows_are_promised_at_once(original: Any, scheduler: Any, *args: Any, **kwargs: Any) -> int:
+    """What the searches of the batch that is being put together will need is no longer free."""
+    groups = [req.beam_group for adder in _ADDER for req in adder.can_run_list if req.beam_group is not None]
+    promised: int = sum(group.beam_width - 1 for group in groups)
+    return int(original(scheduler, *args, **kwargs)) - promised
+
+
+def searches_are_not_preempted(original: Any, adder: Any, *args: Any, **kwargs: Any) -> bool:
+    """A request of a higher priority waits for beam searches, which cannot be retracted."""
+    if any(req.beam_group is not None for req in adder.running_batch.reqs):
+        return False
+    return bool(original(adder, *args, **kwargs))
+
+
+_ADDER: list[Any] = []
+"""The engine's latest PrefillAdder."""
+
+
 def searches_stay(original: Any, scheduler: Any, message: Any) -> None:
     """A pause with retraction leaves beam searches, which cannot be retracted, in the running batch."""
     last, running = scheduler.last_batch, scheduler.running_batch
@@ -233,7 +265,13 @@ MENDS: dict[str, Mend] = {
     "members-have-no-delta": MEMBERS,
     "members-have-no-media": MEMBERS,
     "members-have-no-entry": MEMBERS,
-    "pause-retracts-a-search": {"sglang.srt.managers.scheduler:Scheduler.pause_generation": searches_stay},
+    "retraction-ends-a-turn": {f"{SESSION}:Session.finish_req": a_retracted_turn_is_unfinished},
+    "pause-retracts-a-search": {f"{SCHEDULER}.pause_generation": searches_stay},
+    "preemption-retracts-a-search": {f"{ADDER}.preempt_to_schedule": searches_are_not_preempted},
+    "rows-are-promised-twice": {
+        f"{ADDER}.__init__": notes_itself,
+        f"{SCHEDULER}.get_num_allocatable_reqs": rows_are_promised_at_once,
+    },
     "text-is-drafted-from": {COMPUTE: drafts_read_the_table},
     "positions-pass-the-reader": {READER: the_reader_grows},
     "refused-turn-goes-on": {CREATE: refused_turns_leave},

@@ -102,7 +102,7 @@ def load(folder: Path = FOLDER) -> tuple[Known, ...]:
     seen: dict[tuple[object, ...], Known] = {}
     for known in found:
         entry = known.entry
-        identity = (entry.key, entry.target, entry.versions, entry.device)
+        identity = (entry.key, entry.target, entry.versions, entry.device, entry.cause)
         if identity in seen:
             raise UsageError(f"{known.path}: says the same as {seen[identity].name}")
         seen[identity] = known

@@ -70,6 +70,13 @@ def cut_keeps_the_parents_media(script: Script, _: Failure) -> bool:
     return any(turn.offset for turn in turns(script))
 
 
+def retraction_ends_a_turn(script: Script, _: Failure) -> bool:
+    """A streaming session's turn may be retracted, and another turn comes."""
+    streams = {one.session for one in script.actions if isinstance(one, Open) and one.streaming}
+    sessions = [turn.session for turn in turns(script) if turn.session in streams]
+    return may_retract(script) and len(sessions) > len(set(sessions))
+
+
 def members_have_no_media(script: Script, failure: Failure) -> bool:
     """A beam search of a prompt with media, and the wrong columns are plain indices."""
     searched = (one for one in script.actions if isinstance(one, Arrive) and one.beams > 1)
@@ -93,6 +100,27 @@ def pause_retracts_a_search(script: Script, _: Failure) -> bool:
     return False
 
 
+def preemption_retracts_a_search(script: Script, failure: Failure) -> bool:
+    """A beam search is retracted where rows are few: for a later request of a higher priority, or by a pause."""
+    if "max_running_requests" in servers()[script.server].arguments and pause_retracts_a_search(script, failure):
+        return True
+    lowest: int | None = None
+    for one in script.actions:
+        if isinstance(one, Arrive):
+            if lowest is not None and one.priority > lowest:
+                return "enable_priority_scheduling" in servers()[script.server].arguments
+            if one.beams > 1:
+                lowest = one.priority if lowest is None else min(lowest, one.priority)
+    return False
+
+
+def rows_are_promised_twice(script: Script, _: Failure) -> bool:
+    """A beam search beside another request, on a server that runs few at once."""
+    searches = any(isinstance(one, Arrive) and one.beams > 1 for one in script.actions)
+    copies = sum(one.copies for one in script.actions if isinstance(one, Arrive))
+    return searches and copies > 1 and "max_running_requests" in servers()[script.server].arguments
+
+
 SCRIPT_CAUSES: Mapping[str, ScriptCause] = {
     cause.__name__.replace("_", "-"): cause
     for cause in (
@@ -101,8 +129,11 @@ SCRIPT_CAUSES: Mapping[str, ScriptCause] = {
         close_drops_the_media,
         output_follows_the_t_row,
         cut_keeps_the_parents_media,
+        retraction_ends_a_turn,
         members_have_no_media,
         members_have_no_entry,
         pause_retracts_a_search,
+        preemption_retracts_a_search,
+        rows_are_promised_twice,
     )
 }

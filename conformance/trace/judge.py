@@ -67,6 +67,9 @@ class Judge:
             case events.Retract(req=req):
                 histories.retract(req)
                 self._saw("retraction")
+            case events.Transfer(req=req, answers=answers):
+                histories.transfer(req, answers)
+                self._saw("transfer")
             case events.Abort(req=req):
                 histories.abort(req)
             case events.Open():

@@ -262,6 +262,14 @@ class Histories:
         if live is not None:
             live.computed, live.running, live.free, live.undecided, live.pending = 0, False, True, True, None
 
+    def transfer(self, name: str, answers: tuple[int, ...]) -> None:
+        """Another engine computed the prompt and the first answers."""
+        live = self.live.get(name)
+        if live is not None:
+            live.outputs = list(answers)
+            live.computed, live.running, live.free = live.total - 1, True, False
+            live.undecided, live.pending = False, None
+
     def rest(self) -> None:
         """Nothing is live any more."""
         self.live.clear()

@@ -17,5 +17,6 @@ FAKED = (
     "scheduler: weights are the engine's own dummies; the checkpoint is a configuration of some kilobytes",
     "scheduler: the tokenizer process (requests are handed to recv_requests) and the detokenizer (outputs are read)",
     "scheduler: the multimodal processor (its output is the script's table, delta and items with a hash)",
+    "scheduler: of a decode server the prefill server (the engine's fake), of a hierarchical cache the copies",
     "scheduler: vllm._custom_ops.rotary_embedding is importable and never called",
 )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import zlib
 from array import array
 from typing import Any
 
@@ -26,10 +27,11 @@ from ropecheck.adapters import events, play
 from ropecheck.adapters.sglang.scheduler.build import PLACEHOLDERS, STOP, NotOffered
 
 
-def message(action: play.Arrive | play.Tell) -> Any:
-    """The engine's own message."""
+def message(action: play.Arrive | play.Tell, elsewhere: bool = False) -> Any:
+    """The engine's own message. elsewhere: prompts are computed by another engine, as a router tells this one."""
     if isinstance(action, play.Arrive):
-        return request(action)
+        room = {"bootstrap_host": FAKE, "bootstrap_port": 8998, "bootstrap_room": zlib.crc32(action.event.req.encode())}
+        return request(action, room if elsewhere else {})
     match action.event:
         case events.Open(session=session, streaming=streaming):
             return io_struct.OpenSessionReqInput(capacity_of_str_len=1 << 20, session_id=session, streaming=streaming)
@@ -46,8 +48,13 @@ def message(action: play.Arrive | play.Tell) -> Any:
     raise ValueError(f"no message for {action.event}")
 
 
-def request(action: play.Arrive) -> Any:
-    """A tokenised request. Fields that a release lacks are left out; those that it wants besides are empty."""
+FAKE = "2.2.2.2"
+"""The address by which the engine knows a transfer that its own fake makes up."""
+
+
+def request(action: play.Arrive, room: dict[str, Any]) -> Any:
+    """A tokenised request. Fields that a release lacks are left out; those that it wants besides are empty. room: where
+    its prompt is computed, if not here."""
     event = action.event
     beams = {"beam_width": event.beams} if event.beams > 1 else {}
     if beams and "beam_width" not in inspect.signature(SamplingParams).parameters:
@@ -72,6 +79,7 @@ def request(action: play.Arrive) -> Any:
         "logprob_start_len": -1,
         "stream": True,
         "priority": action.priority or None,
+        **room,
     }
     return filled(io_struct.TokenizedGenerateReqInput, given)
 

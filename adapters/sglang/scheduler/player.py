@@ -67,7 +67,8 @@ class Player:
     def play(self, script: play.Play) -> bytes:
         """The trace of a script. Whatever the loop raises is its last event; the scheduler is then of no further use
         (`dead`). Raises OwnFault, and NotOffered for a script with a message that the release does not have."""
-        messages = [None if isinstance(one, play.Step) else intake.message(one) for one in script.actions]
+        decodes = self._decodes()
+        messages = [None if isinstance(one, play.Step) else intake.message(one, decodes) for one in script.actions]
         self.trace.clear()
         self.emit(script.header)
         self._actions.extend(zip(script.actions, messages, strict=True))
@@ -136,11 +137,18 @@ class Player:
         trace = bytes(self.trace)
         event = events.Arrive(req="another", prompt=(), max_new_tokens=2)
         self._actions.append((play.Step(), None))
-        self._actions.appendleft((play.Tell(events.Control("another")), intake.message(play.Arrive(event, (11, 12)))))
+        self._actions.appendleft((play.Tell(events.Control("another")), self._another(event)))
         self.scheduler.gracefully_exit = False
         self.scheduler.run_event_loop()
         self.scheduler.flush_cache()
         self.trace[:], self._made = trace, made
+
+    def _another(self, event: events.Arrive) -> Any:
+        return intake.message(play.Arrive(event, (11, 12)), self._decodes())
+
+    def _decodes(self) -> bool:
+        """Whether another engine computes prompts for this one."""
+        return getattr(getattr(self.scheduler, "disaggregation_mode", None), "value", "") == "decode"
 
     def _held(self) -> tuple[str, ...]:
         return tuple(req.rid for ref in self._made if (req := ref()) is not None)
@@ -163,6 +171,15 @@ class Player:
             return reset(req, *args, **kwargs)
 
         schedule_batch.Req.reset_for_retract = reset_for_retract
+        prebuilt: Any = getattr(schedule_batch.ScheduleBatch, "process_prebuilt", None)
+
+        def process_prebuilt(batch: Any, *args: Any, **kwargs: Any) -> Any:
+            for req in batch.reqs:
+                self.emit(events.Transfer(req=req.rid, answers=tuple(req.output_ids)))
+            return prebuilt(batch, *args, **kwargs)
+
+        if prebuilt is not None:
+            schedule_batch.ScheduleBatch.process_prebuilt = process_prebuilt
         make = schedule_batch.Req.__init__
 
         def made(req: Any, *args: Any, **kwargs: Any) -> None:

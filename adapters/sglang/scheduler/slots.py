@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -189,7 +191,25 @@ def install() -> None:
     drafts = _module("sglang.srt.speculative.draft_utils")
     if hasattr(getattr(drafts, "DraftBackendFactory", None), "_create_backend"):
         drafts.DraftBackendFactory._create_backend = draft_backend
+    on_the_host()
     patch_language_once()
+
+
+def on_the_host() -> None:
+    """A hierarchical cache, and a decode server, keep tokens' caches in memory that a GPU can reach: plain memory here,
+    and copies copy nothing."""
+    common = _module("sglang.srt.mem_cache.pool_host.common")
+    if hasattr(common, "_cuda_host_register"):
+        vars(common)["_cuda_host_register"] = nothing
+    stream = getattr(_module("torch").cpu, "Stream", None)
+    if stream is not None and not hasattr(stream, "synchronize"):
+        stream.synchronize = nothing
+    folder = _module("sglang.srt.mem_cache.pool_host")
+    for file in Path(folder.__file__).parent.glob("*.py") if folder is not None else ():
+        module = _module(f"{folder.__name__}.{file.stem}")
+        for name in set(re.findall(r"\btransfer_kv_\w+", file.read_text("utf-8"))):
+            if module is not None and not hasattr(module, name):
+                vars(module)[name] = nothing
 
 
 def _module(name: str) -> Any:
