@@ -99,7 +99,7 @@ class Warm:
             wait_for(self._process, 0.5)
             code = self._process.code()
             ended = "ended as it imported the engine" if code is None else how(code)
-            words = printed.last_words(3) or self._printed.last_words(3)
+            words = printed.last_words(4) or self._printed.last_words(4)  # of a syntax error, its file too
         self._failed = f"the worker {ended}" + (f"; it printed: {words}" if words else "")
         return self._failed
 
