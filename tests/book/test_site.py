@@ -54,6 +54,12 @@ def test_everything_has_a_page(site: Site) -> None:
     assert {guides.place(file) for file in guides.files()} <= paths
 
 
+def test_every_document_is_a_guide() -> None:
+    found = [*ROOT.glob("docs/*.md"), *ROOT.glob("*.md"), *ROOT.glob("[a-z]*/README.md")]
+    names = {path.relative_to(ROOT).as_posix() for path in found}
+    assert names <= {*documents()}, "GUIDES in conformance/book/pages/guides.py says who it is for"
+
+
 def test_a_page_that_is_gone_is_removed(tmp_path: Path) -> None:
     for names in (("index.html", "modes/old.html"), ("index.html",)):
         write([Page(path=name, title=name, body=Markup("")) for name in names], {}, tmp_path)

@@ -22,6 +22,7 @@ GUIDES = {
         ("docs/campaigns.md", "Shards, merged reports, hours on many machines."),
         ("docs/cuda.md", "A GPU host, also one without a network."),
     ),
+    "I run a server": (("docs/live.md", "A real server at work: its events recorded and judged."),),
     "I maintain another engine": (
         ("docs/adopt.md", "Twenty lines of Python, or one pytest test per rule."),
         ("vectors/README.md", "Vectors for an engine in any language."),
