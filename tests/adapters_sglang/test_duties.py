@@ -3,11 +3,15 @@ and every parameter of a turn. For each there is a fault, or a fact, of the real
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
 from ropecheck.adapters import protocol as p
 from ropecheck.adapters.batch import Batch, BatchPart
+from ropecheck.conformance.judge.verdict import judge
+from ropecheck.conformance.plan.planner import plan
+from ropecheck.conformance.scenarios.chosen import chosen
 from tests.adapters_sglang.support import PICTURE, WORDS, Worker, forward, prompt, submit, windows
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("planted")]
@@ -126,6 +130,15 @@ def test_a_turn_that_drops_the_previous_output(planted_worker: Worker, drop: boo
     )
     assert isinstance(states, p.States)
     assert states.states[0].unpadded_ids == ((1, 2, 3, 7, 8) if drop else (1, 2, 3, 91, 92, 7, 8))
+
+
+def test_what_is_lost_is_told_once(planted_worker: Worker) -> None:
+    """A session that cannot be opened is one failure where sessions are known; what needs it is not offered."""
+    planned = plan(next(one for one in chosen() if one.name == "streaming, text then image"))
+    job = msgspec.structs.replace(planned.job, id="plant:no streaming sessions")
+    outcome = judge(planned, planted_worker.run(job))
+    assert [failure.signature for failure in outcome.failures] == ["raises Lost"]
+    assert {reason for _, reason in outcome.not_offered} == {"its session could not be opened"} and not outcome.unrun
 
 
 def test_nothing_that_this_release_has_is_lost(planted_worker: Worker) -> None:
