@@ -41,6 +41,7 @@ def present(view: Tables) -> Violation | None:
     "table.dtype",
     of=Tables,
     source="public interface: positions are int64; a diffusion block's 1-D table is int32",
+    when=lambda view: _answered(view),
     bugs=("QwenLM/Qwen3-VL #765",),
 )
 def dtype(view: Tables) -> Violation | None:
@@ -86,7 +87,7 @@ def three_rows(view: Tables) -> Violation | None:
     "table.width",
     of=Tables,
     source=MROPE,
-    when=lambda view: view.buffer in ("", "tier"),
+    when=lambda view: view.buffer in ("", "tier") and _answered(view),
     bugs=("sglang #28464", "sglang #34152", "sglang #20916", "LlamaFactory #10782", "vllm #48725"),
 )
 def width(view: Tables) -> Violation | None:
@@ -101,7 +102,7 @@ def width(view: Tables) -> Violation | None:
     "padding.width",
     of=Tables,
     source=GRAPHS,
-    when=lambda view: view.buffer not in ("", "tier"),
+    when=lambda view: view.buffer not in ("", "tier") and _answered(view),
     bugs=("LlamaFactory #10782",),
 )
 def padded_width(view: Tables) -> Violation | None:
@@ -267,6 +268,10 @@ def same_step_twice(twice: Twice) -> Violation | None:
         return None
     message = "the same batch built twice gave two different tables"
     return Violation(axis="tables", shape="second build differs", message=message)
+
+
+def _answered(view: Tables) -> bool:
+    return view.positions is not None or view.rows is not None
 
 
 def _buffered(row: Row) -> bool:

@@ -6,6 +6,12 @@ from typing import Any
 
 from ropecheck.conformance.judge.tally import Tally
 from ropecheck.spec.rules import Rule, Violation, rules_of
+from ropecheck.spec.views import Tables
+
+
+def no_tables(tally: Tally, mode: str) -> list[tuple[Rule, Violation]]:
+    """The rules are asked of a forward that gave no table at all: it raised, or left one out."""
+    return ask(tally, mode, Tables(mode=mode, tokens=0, positions=None, rows=None))
 
 
 def ask(tally: Tally, mode: str, view: object) -> list[tuple[Rule, Violation]]:

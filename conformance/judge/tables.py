@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ropecheck.adapters import protocol
-from ropecheck.conformance.judge.ask import ask
+from ropecheck.conformance.judge.ask import ask, no_tables
 from ropecheck.conformance.judge.outcome import Difference, Failure, TableView, Unrun
 from ropecheck.conformance.judge.signature import column_signature, fill_signature, index_signature
 from ropecheck.conformance.judge.tally import Tally
@@ -60,9 +60,9 @@ def judge_tables(tally: Tally, check: TableCheck, result: protocol.Tables) -> No
     for label, name in check.labels.items():
         table, site = answered.get(label), _Site(tally, check, label, expected.tables[name], answered.get(label))
         if table is None:
-            tally.check("table.present", site.mode)
-            found = ", ".join(repr(known) for known in answered) or "none"
-            _fail(site, "table.present", "table missing", f"no table {label!r}; answered: {found}")
+            known = ", ".join(map(repr, answered)) or "none"
+            for rule, found in no_tables(tally, site.mode):
+                _fail(site, rule.id, found.shape, f"no table {label!r}; answered: {known}")
         else:
             _table(site, expected.tables[name], table)
     first, again = answered.get(""), answered.get("again")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ropecheck.adapters import protocol
 from ropecheck.conformance.judge import laws as readings
 from ropecheck.conformance.judge import states
-from ropecheck.conformance.judge.ask import ask
+from ropecheck.conformance.judge.ask import ask, no_tables
 from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, Unrun
 from ropecheck.conformance.judge.rotary import judge_rotary
 from ropecheck.conformance.judge.signature import raise_signature, raised_line
@@ -16,8 +16,8 @@ from ropecheck.conformance.judge.tables import judge_tables
 from ropecheck.conformance.judge.tally import Tally
 from ropecheck.conformance.plan.planner import Check, CostCheck, LawCheck, Plan, StateCheck, TableCheck
 from ropecheck.conformance.plan.rotary import RotaryCheck
-from ropecheck.spec.rules import rules_of
-from ropecheck.spec.views import ArrivedTurn, Copies
+from ropecheck.spec.rules import Rule
+from ropecheck.spec.views import Copies
 
 
 def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
@@ -93,19 +93,8 @@ def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> dict[int
                 tally.unrun.append(Unrun(stage=result.stage, message=f"{step}: {raised_line(result)}"))
             else:
                 broken.setdefault(getattr(plan.job.steps[number], "req", -1), number)
-                rule = _turn_rule(plan, number) or "table.present"
-                tally.check(rule, step if rule == "table.present" else rule.split(".", 1)[0])
-                tally.fail(
-                    Failure(
-                        rule=rule,
-                        mode=step if rule == "table.present" else rule.split(".", 1)[0],
-                        signature=raise_signature(result),
-                        step=_op_of(plan, number),
-                        label="",
-                        message=raised_line(result),
-                        where=result.where,
-                    )
-                )
+                for mode, rule in _broken_by_raising(tally, plan, number, step):
+                    _fail_raised(tally, rule, mode, _op_of(plan, number), result)
     return broken
 
 
@@ -140,17 +129,15 @@ def _doomed(step: protocol.Step, number: int, broken: dict[int, int]) -> bool:
     return any(number > broken.get(req, number) for req in reqs)
 
 
-def _turn_rule(plan: Plan, number: int) -> str:
-    """The most telling rule on the history of the turn that the step is; "" where it is none."""
-    if not isinstance(plan.job.steps[number], protocol.Turn):
-        return ""
-    turns = (check.turn for check in plan.checks if isinstance(check, StateCheck) and check.result > number)
-    asked = next((turn for turn in turns if turn is not None), None)
-    if asked is None:
-        return ""
-    taken = replace(asked, ids=())
-    speaking = [rule.id for rule in rules_of(ArrivedTurn) if rule.when is not None and rule.when(taken)]
-    return speaking[-1] if speaking else "session.refused"
+def _broken_by_raising(tally: Tally, plan: Plan, number: int, step: str) -> list[tuple[str, Rule]]:
+    """(mode, rule) of a step that raised: of a turn the most telling rule on its history, else that there is no
+    table."""
+    if isinstance(plan.job.steps[number], protocol.Turn):
+        turns = (check.turn for check in plan.checks if isinstance(check, StateCheck) and check.result > number)
+        asked = next((turn for turn in turns if turn is not None), None)
+        if asked is not None and (found := ask(tally, "session", replace(asked, ids=()))):
+            return [("session", found[-1][0])]
+    return [(step, rule) for rule, _ in no_tables(tally, step)]
 
 
 def _mode_of(check: TableCheck | StateCheck | CostCheck) -> str:
@@ -165,10 +152,14 @@ def _raised(tally: Tally, op: int, mode: str, result: protocol.Raised, state: bo
     if result.stage != "engine" or state:
         tally.unrun.append(Unrun(stage=result.stage, message=f"{mode}: {raised_line(result)}", step=op))
         return
-    tally.check("table.present", mode)
+    for rule, _ in no_tables(tally, mode):
+        _fail_raised(tally, rule, mode, op, result)
+
+
+def _fail_raised(tally: Tally, rule: Rule, mode: str, op: int, result: protocol.Raised) -> None:
     tally.fail(
         Failure(
-            rule="table.present",
+            rule=rule.id,
             mode=mode,
             signature=raise_signature(result),
             step=op,
