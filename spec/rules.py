@@ -83,6 +83,8 @@ class Rule:
 
 _RULES: dict[str, Rule] = {}
 _BY_VIEW: dict[type[Any], list[str]] = {}
+_ASKED: dict[type[Any], tuple[Rule, ...]] = {}
+"""What `rules_of` has said: it is asked of every view of a run."""
 
 
 def rule(
@@ -121,6 +123,7 @@ def rule(
             devices=devices,
         )
         _BY_VIEW.setdefault(of, []).append(id)
+        _ASKED.pop(of, None)
         return function
 
     return register
@@ -140,18 +143,23 @@ def all_rules() -> Mapping[str, Rule]:
     return dict(sorted(_RULES.items()))
 
 
-def rules_of(view: type[Any]) -> list[Rule]:
+def rules_of(view: type[Any]) -> tuple[Rule, ...]:
     """The rules that judge views of this class, in the order of their statement."""
-    _everything()
-    return [_RULES[id] for id in _BY_VIEW.get(view, ())]
+    found = _ASKED.get(view)
+    if found is None:
+        _everything()
+        found = _ASKED[view] = tuple(_RULES[id] for id in _BY_VIEW.get(view, ()))
+    return found
 
 
 def replaced(id: str, check: Callable[[Any], Violation | None]) -> Callable[[], None]:
     """Put another body in a rule's place, for tests of the suite itself; the returned function puts it back."""
     old = _RULES[id]
     _RULES[id] = replace(old, check=check)
+    _ASKED.clear()
 
     def back() -> None:
         _RULES[id] = old
+        _ASKED.clear()
 
     return back

@@ -40,7 +40,6 @@ class Judge:
         """Events that the recorder says are missing."""
         self.header: events.Header | None = None
         self._histories: Histories | None = None
-        self._rules: dict[type[Any], list[Rule]] = {}
 
     @property
     def live(self) -> int:
@@ -275,10 +274,7 @@ class Judge:
         neighbours: Sequence[Live | None] = (),
         where: str = "",
     ) -> Iterator[Failure]:
-        rules = self._rules.get(type(view))
-        if rules is None:
-            rules = self._rules[type(view)] = rules_of(type(view))
-        for one in rules:
+        for one in rules_of(type(view)):
             if one.when is not None and not one.when(view):
                 continue
             self.checked[one.id] = self.checked.get(one.id, 0) + 1

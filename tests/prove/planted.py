@@ -45,6 +45,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, where: str, old: str, new: str) -> No
         owner = getattr(module, name.split(".")[0])
         monkeypatch.setattr(owner, first.name, planted)
         return
+    monkeypatch.setattr(rules, "_ASKED", {})
     for id, rule in rules.all_rules().items():
         if rule.check is original:
             monkeypatch.setitem(rules._RULES, id, dataclasses.replace(rule, check=planted))
