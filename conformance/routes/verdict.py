@@ -70,11 +70,11 @@ def _table(tally: Tally, case: Case, history: History, result: protocol.PromptTa
         return
     value = of_builders.number_of(delta.reshape(-1)[0]) if delta.size else None
     of_builders.one_table(tally, routed, right, table, value)
-    name, late = as_though(case, history, table), "families.absolute_time"
-    of_table = [one for one in tally.failures if one.rule != "families.delta"]
-    told = of_table or tally.failures  # on a route a delta beside a wrong table follows from it
-    named = [msgspec.structs.replace(one, signature=name) if name and one.rule == late else one for one in told]
-    tally.failures = named
+    name = as_though(case, history, table)
+    timed = next((one for one in tally.failures if one.rule == "families.absolute_time"), None)
+    if name and timed is not None:  # the delta follows from it
+        others = [one for one in tally.failures if one.rule not in (timed.rule, "families.delta")]
+        tally.failures = [*others, msgspec.structs.replace(timed, signature=name)]
 
 
 def placed(case: Case, history: History, tokens: int) -> Laid:
