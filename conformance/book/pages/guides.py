@@ -6,7 +6,9 @@ import posixpath
 from collections.abc import Iterator
 from functools import partial
 
-from ropecheck.conformance.book.contents import Book
+from markupsafe import Markup
+
+from ropecheck.conformance.book.contents import Book, slug
 from ropecheck.conformance.book.pages.parts import index
 from ropecheck.conformance.book.site import Page, to
 
@@ -72,6 +74,8 @@ class Linked:
         self.book = book
         self.pages = {file: place(file) for file in files()}
         self.copied: dict[str, bytes] = {}
+        self.folders: dict[str, tuple[str, ...]] = {}
+        """Folder that a guide links to -> its files, copied as well."""
 
     def resolve(self, file: str, target: str) -> str:
         """A link of `file` as its page must write it. Raises ValueError for a file that is not there."""
@@ -79,8 +83,12 @@ class Linked:
         if not path:
             return target
         named = posixpath.normpath(posixpath.join(posixpath.dirname(file), path))
-        if named not in self.pages:
-            source = self.book.root / named
+        source = self.book.root / named
+        if source.is_dir():
+            self.folders[named] = tuple(sorted(path.name for path in source.iterdir() if path.is_file()))
+            self.copied |= {f"files/{named}/{name}": (source / name).read_bytes() for name in self.folders[named]}
+            self.pages[named] = f"guides/{slug(named)}.html"
+        elif named not in self.pages:
             if not source.is_file():
                 raise ValueError(f"{file}: links to {target}, which is not there")
             self.copied[f"files/{named}"] = source.read_bytes()
@@ -97,6 +105,11 @@ def pages(book: Book, linked: Linked) -> Iterator[Page]:
         text = (book.root / file).read_text("utf-8")
         body = book.words(path).markdown(text, partial(linked.resolve, file))
         yield Page(path=path, title=name, body=body, says=says, words=" ".join(headings(text)))
+    for folder, names in linked.folders.items():
+        path = linked.pages[folder]
+        links = [Markup('<li><a href="{}">{}</a></li>').format(to(f"files/{folder}/{one}", path), one) for one in names]
+        body = Markup("<h1>{}</h1><ul>{}</ul>").format(folder, Markup("").join(links))
+        yield Page(path=path, title=folder, body=body, says="Files of a folder that a guide names.")
 
 
 def title(book: Book, file: str) -> str:
