@@ -21,6 +21,8 @@ from ropecheck.conformance.scenarios.random import random_scenarios
 from tests.campaign.planted import DEAD, FAULTY
 from tests.campaign.support import BLOCKS, PLAN, Scripted, merged, run_here, timeless
 
+pytestmark = pytest.mark.xdist_group("campaign")  # what is slow to make is made once
+
 
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, dict[int, Done], Path]:

@@ -26,6 +26,8 @@ from ropecheck.conformance.report.json_file import Report
 from tests.campaign.planted import FAULTY
 from tests.campaign.support import PLAN, merged, run_here, timeless
 
+pytestmark = pytest.mark.xdist_group("campaign")  # what is slow to make is made once
+
 ROOT = Path(__file__).parents[2]
 LONG = msgspec.structs.replace(PLAN, rounds=5)
 """9 blocks."""

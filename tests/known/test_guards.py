@@ -26,7 +26,7 @@ def failing(rule: str, mode: str, signature: str) -> Failure:
 @pytest.mark.parametrize("known", ENTRIES, ids=lambda known: known.path.stem)
 def test_rule_mode_and_signature_are_all_asked_for(known: Known) -> None:
     rule, mode, signature = known.entry.key
-    assert match(failing(rule, mode, signature), ENTRIES) is known
+    assert match(failing(rule, mode, signature), [known]) is known
     assert match(failing(rule, "another mode", signature), ENTRIES) is None
     assert match(failing("another.rule", mode, signature), ENTRIES) is None
     assert match(failing(rule, mode, "another shape"), ENTRIES) is None

@@ -24,6 +24,8 @@ from ropecheck.conformance.run.session import Settings, run
 from ropecheck.conformance.targets import registry
 from tests.results.support import timeless
 
+pytestmark = pytest.mark.xdist_group("shards")  # what is slow to make is made once
+
 MUTANT = "decode one column short"
 PHASES = ("chosen", "laws", "exhaustive", "hypothesis")
 Shard = Callable[..., Report]
