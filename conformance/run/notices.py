@@ -64,6 +64,8 @@ def expected_situations() -> tuple[str, ...]:
 
 
 ROUTES = "routes not driven"
+NEVER = "rules never checked"
+IN_A_MODE = "rules never checked in a mode"
 
 
 def unreached(summary: Summary, asked: Container[str]) -> dict[str, tuple[str, ...]]:
@@ -75,8 +77,8 @@ def unreached(summary: Summary, asked: Container[str]) -> dict[str, tuple[str, .
         if _needs(rule) in asked and not summary.rules.get(rule.id, [0])[0] and not _of_absent_family(rule, summary)
     ]
     return {
-        "rules never checked": tuple(rule.id for rule in never if device in rule.devices),
-        "rules never checked in a mode": _never_in_a_mode(summary) if "forwards" in asked else (),
+        NEVER: tuple(rule.id for rule in never if device in rule.devices),
+        IN_A_MODE: _never_in_a_mode(summary) if "forwards" in asked else (),
         "rules that need a GPU": tuple(rule.id for rule in never if device not in rule.devices),
         "modes never reached": tuple(
             mode for mode in all_modes() if "forwards" in asked and not summary.modes.get(mode, [0])[0]
@@ -158,7 +160,10 @@ def _never_in_a_mode(summary: Summary) -> tuple[str, ...]:
 
 
 def unreached_lines(kinds: Mapping[str, Sequence[str]]) -> list[str]:
-    """One warning per kind that has names."""
+    """One warning per kind that has names. A rule that was never checked is not named again for every mode."""
+    never = set(kinds.get(NEVER, ()))
+    rest = tuple(name for name in kinds.get(IN_A_MODE, ()) if name.partition(" x ")[0] not in never)
+    kinds = {**kinds, IN_A_MODE: rest}
     return [f"{kind} ({len(names)}): {', '.join(names)}" for kind, names in kinds.items() if names]
 
 

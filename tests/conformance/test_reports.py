@@ -143,7 +143,7 @@ def test_a_rule_that_needs_a_gpu_is_set_apart_without_one(
 ) -> None:
     ropecheck([PASSES], "--device", device)
     lines = json.loads((tmp_path / "out" / "report.json").read_text())["warnings"]
-    (listed,) = (line for line in lines if line.startswith("rules never checked"))
+    (listed,) = (line for line in lines if line.startswith("rules never checked ("))
     assert ("cost.synchronisations" in listed) is never
     assert ("rules that need a GPU (1): cost.synchronisations" in lines) is elsewhere
     cases = ElementTree.parse(tmp_path / "out" / "junit.xml")
