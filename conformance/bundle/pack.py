@@ -21,7 +21,7 @@ import ropecheck
 from ropecheck.conformance.bundle import parts as parts
 from ropecheck.conformance.bundle.runner import MANIFEST, ROOT, Manifest, TargetEntry
 from ropecheck.conformance.store.files import pretty
-from ropecheck.conformance.targets import pip_overlay, provision
+from ropecheck.conformance.targets import provision
 from ropecheck.conformance.targets.pip_overlay import ProvisionError
 from ropecheck.conformance.targets.provisioned import RECORD, Record, folder_of
 from ropecheck.conformance.version import spec_hash, suite_version
@@ -207,9 +207,3 @@ def biggest(members: Iterable[Member]) -> list[tuple[str, int]]:
             top = inside.partition("/")[0]
             sizes[top] = sizes.get(top, 0) + size
     return sorted(sizes.items(), key=lambda item: -item[1])
-
-
-def installed_release() -> str:
-    """The release in the running Python, as a target's name; "" for none."""
-    version = pip_overlay.installed("sglang")
-    return f"sglang=={version}" if version else ""
