@@ -77,7 +77,7 @@ class Submit(msgspec.Struct, frozen=True, tag="submit"):
     max_new_tokens: int = 1 << 20
 
 
-class Open(msgspec.Struct, frozen=True, tag="open"):
+class Open(msgspec.Struct, frozen=True, tag="open", omit_defaults=True):
     """Open a session."""
 
     session: int

@@ -229,8 +229,6 @@ class _Planner:
             case ops.Submit():
                 request = moved.state.requests[op.req]
                 return [protocol.Submit(op.req, request.ids, _media(moved.state, request), op.max_new_tokens)]
-            case ops.Open():
-                return [protocol.Open(op.session, op.streaming)]
             case ops.Turn():
                 request = moved.state.requests[op.req]
                 return [
@@ -246,12 +244,8 @@ class _Planner:
                         max_new_tokens=op.max_new_tokens,
                     )
                 ]
-            case ops.Finish():
-                return [protocol.Finish(op.req)]
-            case ops.Abort():
-                return [protocol.Abort(op.req)]
-            case ops.Retract():
-                return [protocol.Retract(op.req)]
+            case ops.Open() | ops.Finish() | ops.Abort() | ops.Retract():
+                return [op]
             case ops.Reschedule():
                 return [protocol.Schedule(op.req, attempts=op.refusals)]
             case _:

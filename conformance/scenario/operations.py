@@ -13,9 +13,10 @@ from functools import cached_property
 import msgspec
 
 from ropecheck.adapters.batch import Batch, BatchPart
+from ropecheck.adapters.protocol import Abort, Finish, Open, Retract
 from ropecheck.spec.history import Run
 
-__all__ = ["Batch", "BatchPart"]
+__all__ = ["Abort", "Batch", "BatchPart", "Finish", "Open", "Retract"]
 
 UNLIMITED = 1 << 20
 
@@ -28,13 +29,6 @@ class Submit(msgspec.Struct, frozen=True, tag="submit", omit_defaults=True):
     max_new_tokens: int = UNLIMITED
     ahead: tuple[Run, ...] = ()
     """Runs that it will write, whose columns came with the prompt (GLM-Image)."""
-
-
-class Open(msgspec.Struct, frozen=True, tag="open", omit_defaults=True):
-    """A session is opened."""
-
-    session: int
-    streaming: bool = False
 
 
 class Turn(msgspec.Struct, frozen=True, tag="turn", omit_defaults=True):
@@ -80,29 +74,11 @@ class Accept(msgspec.Struct, frozen=True, tag="accept", omit_defaults=True):
     tokens: int
 
 
-class Retract(msgspec.Struct, frozen=True, tag="retract", omit_defaults=True):
-    """The scheduler takes a running request's memory back."""
-
-    req: int
-
-
 class Reschedule(msgspec.Struct, frozen=True, tag="reschedule", omit_defaults=True):
     """The scheduler considers a waiting request and refuses it, `refusals` times."""
 
     req: int
     refusals: int = 1
-
-
-class Finish(msgspec.Struct, frozen=True, tag="finish", omit_defaults=True):
-    """The request ends normally."""
-
-    req: int
-
-
-class Abort(msgspec.Struct, frozen=True, tag="abort", omit_defaults=True):
-    """The request is aborted by its user."""
-
-    req: int
 
 
 class MeasureCost(msgspec.Struct, frozen=True, tag="cost", omit_defaults=True):
