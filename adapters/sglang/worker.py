@@ -124,7 +124,7 @@ def loaded(device: str, again: list[str], *descriptors: int) -> Serving:
     where it lacks a package that may be stood in for."""
     try:
         # A scheduler publishes a configuration of its own and runs unpatched code: forked before ours is published.
-        boot.load(device, hosts.fork if device == "cpu" else lambda: None)
+        boot.load(device, functools.partial(hosts.fork, device))
         capabilities = importlib.import_module("ropecheck.adapters.sglang.capabilities")
         engine = capabilities.Engine()
     except ImportError as error:

@@ -88,8 +88,6 @@ DRAFTS: dict[str, dict[str, Any]] = {
 _ARGUMENTS: dict[str, Any] = {
     "load_format": "dummy",
     "skip_tokenizer_init": True,
-    "device": "cpu",
-    "attention_backend": "torch_native",
     "sampling_backend": "pytorch",
     "disable_cuda_graph": True,
     "mem_fraction_static": 0.2,
@@ -105,6 +103,8 @@ _ARGUMENTS: dict[str, Any] = {
     "random_seed": 0,
 }
 
+_ON = {"cpu": {"attention_backend": "torch_native"}, "cuda": {"attention_backend": "triton"}}
+
 MODULES = (
     "sglang.srt.managers.scheduler",
     "sglang.srt.models.registry",
@@ -115,7 +115,7 @@ MODULES = (
 """Imported before any fork, so that a dozen servers cost one import."""
 
 
-def load() -> None:
+def load(device: str = "cpu") -> None:
     """Import all that a scheduler needs. Raises ImportError naming what the release lacks."""
     absent_packages.stand_in_empty("vllm")
     importlib.import_module(MODULES[0])
@@ -124,7 +124,10 @@ def load() -> None:
             importlib.import_module(name)
         except ImportError:  # only saves time
             continue
-    slots.install()
+    if device == "cpu":
+        slots.install()
+    else:
+        slots.install_on_gpu()
 
 
 def checkpoint(model: dict[str, Any]) -> str:
@@ -138,7 +141,7 @@ class NotOffered(Exception):
     """This release has no such argument; the message names it."""
 
 
-def build(server: Server) -> Any:
+def build(server: Server, device: str = "cpu") -> Any:
     """The engine's scheduler, started. Raises NotOffered, or whatever the engine's constructors raise."""
     arguments_module: Any = importlib.import_module("sglang.srt.server_args")
     context: Any = importlib.import_module("sglang.srt.runtime_context")
@@ -147,7 +150,8 @@ def build(server: Server) -> Any:
     if missing := sorted(set(server.arguments) - known):
         raise NotOffered(f"this release's server has no argument {missing[0]}")
     refresh(scheduler)
-    given = {name: value for name, value in _ARGUMENTS.items() if name in known} | server.arguments
+    ours = _ARGUMENTS | {"device": device} | _ON[device]
+    given = {name: value for name, value in ours.items() if name in known} | server.arguments
     if server.draft:
         given["speculative_draft_model_path"] = checkpoint(DRAFTS[server.draft])
         given["speculative_draft_load_format"] = "dummy"

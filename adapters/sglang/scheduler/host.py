@@ -4,7 +4,8 @@ configuration that has built the scheduler, and from that the players, one per w
 The first is forked before the worker's process publishes a configuration of its own; who is not sure that its process
 is as good as new (Triton decides at its import whether it is interpreted) starts it afresh:
 `python -m ropecheck.adapters.sglang.scheduler.host FD`. A player that dies, hangs or is no longer clean is replaced
-with the next script, which costs no start.
+with the next script, which costs no start. On a GPU, whose context outlives no fork, every player is a Python of its
+own (`host FD cuda`), and each start costs the imports.
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
@@ -33,8 +34,11 @@ from ropecheck.adapters import events, forking, play
 from ropecheck.adapters.sglang import absent_packages, boot
 from ropecheck.adapters.sglang.scheduler import build, entered, faults
 
-CPU_SECONDS = 15.0
-"""Of one script, in its own process: more means that the loop goes round for ever. A busy machine does not count."""
+CPU_SECONDS = {"cpu": 15.0, "cuda": 150.0}
+"""Of one script, in its own process: more means that the loop goes round for ever. A busy machine does not count; on a
+GPU kernels are compiled within it."""
+MOST_ALONE = 2
+"""Configurations whose players of their own are kept: scripts come in their order."""
 LAST_NEWS = 10.0
 """Seconds to wait to hear how a process ended whose pipe has closed."""
 
@@ -83,24 +87,27 @@ def _exactly(pipe: socket.socket, count: int) -> bytes | None:
 class Hosts:
     """A worker's end: ask it to play a script. Forks of the process that made it have players of their own."""
 
-    def __init__(self, afresh: bool = False) -> None:
+    def __init__(self, afresh: bool = False, alone: str = "") -> None:
         """Fork the process that imports for all, before a configuration is published; afresh: start a new Python for it
-        instead."""
+        instead. alone: start nothing; every player will be a Python of its own, on this device."""
         self._wait: Callable[[], Any]
-        if afresh:
+        self._server: socket.socket | None = None
+        self._alone = alone
+        if alone:
+            self._wait = lambda: None
+        elif afresh:
             self._server, theirs = forking.pair()
             with theirs:
-                command = [sys.executable, "-m", __name__, str(theirs.fileno())]
-                self._wait = subprocess.Popen(command, pass_fds=(theirs.fileno(),)).wait
+                self._wait = started(theirs).wait
         else:
             pid, self._server = forking.start(_imports)
             self._wait = partial(os.waitpid, pid, 0)
-        self._players: dict[bytes, _Player] = {}
+        self._players: dict[bytes, _Player | _Alone] = {}
 
     @property
-    def descriptor(self) -> int:
+    def descriptors(self) -> tuple[int, ...]:
         """What a fork must keep to be able to ask."""
-        return self._server.fileno()
+        return () if self._server is None else (self._server.fileno(),)
 
     def play(self, body: bytes) -> Told:
         """body: an encoded play.Play."""
@@ -108,7 +115,7 @@ class Hosts:
         player = self._players.get(server)
         try:
             if player is None:
-                player = self._players[server] = _Player(self._server, server)
+                player = self._players[server] = self._new(server)
             told = player.play(body)
         except OSError:
             return Told(problem="the process that starts schedulers is gone", stage="adapter", dead=True)
@@ -116,11 +123,19 @@ class Hosts:
             self._players.pop(server).close()
         return told
 
+    def _new(self, server: bytes) -> _Player | _Alone:
+        if self._server is not None:
+            return _Player(self._server, server)
+        while len(self._players) >= MOST_ALONE:
+            self._players.pop(next(iter(self._players))).close()
+        return _Alone(self._alone, server)
+
     def close(self) -> None:
         """End them all: they stop when nobody is left to ask them."""
         for player in self._players.values():
             player.close()
-        self._server.close()
+        if self._server is not None:
+            self._server.close()
         with contextlib.suppress(OSError):
             self._wait()
 
@@ -145,19 +160,57 @@ class _Player:
                 pass
         except EOFError:
             return Told(problem="the scheduler's process ended", stage="adapter", dead=True)
-        code = self._process.code
-        if code is None or code >= 0:
-            return Told(problem=f"the scheduler's process ended (status {code})", stage="adapter", dead=True)
-        name = signal.Signals(-code).name
-        error = "Hang" if name == "SIGPROF" else f"Crash ({name})"
-        header = msgspec.msgpack.decode(body, type=play.Play).header
-        died = events.Died(error=error, message=f"the script's process used {CPU_SECONDS:g} s of CPU, or crashed")
-        return Told(trace=events.line(header) + events.line(died), dead=True)
+        return ended(self._process.code, body)
 
     def close(self) -> None:
         """It ends by itself when it is asked no more."""
         self._pipe.close()
         self._process.close()
+
+
+class _Alone:
+    """The same for a Python of its own."""
+
+    def __init__(self, device: str, note: bytes) -> None:
+        self._pipe, theirs = socket.socketpair()
+        with theirs:
+            self._process = started(theirs, device)
+        with contextlib.suppress(OSError):
+            send_body(self._pipe, note)
+
+    def play(self, body: bytes) -> Told:
+        """Its answer, or what became of it."""
+        with contextlib.suppress(OSError):
+            send_body(self._pipe, body)
+        answer = receive(self._pipe)
+        if answer is not None:
+            return msgspec.msgpack.decode(answer, type=Told)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(LAST_NEWS)
+        return ended(self._process.poll(), body)
+
+    def close(self) -> None:
+        """End it."""
+        self._pipe.close()
+        self._process.kill()
+        self._process.wait()
+
+
+def started(pipe: socket.socket, *more: str) -> subprocess.Popen[bytes]:
+    """A Python that serves at that end of a socket."""
+    command = [sys.executable, "-m", __name__, str(pipe.fileno()), *more]
+    return subprocess.Popen(command, pass_fds=(pipe.fileno(),))
+
+
+def ended(code: int | None, body: bytes) -> Told:
+    """What is said of a script whose process ended so."""
+    if code is None or code >= 0:
+        return Told(problem=f"the scheduler's process ended (status {code})", stage="adapter", dead=True)
+    name = signal.Signals(-code).name
+    error = "Hang" if name == "SIGPROF" else f"Crash ({name})"
+    header = msgspec.msgpack.decode(body, type=play.Play).header
+    died = events.Died(error=error, message="the script's process used too much CPU, or crashed")
+    return Told(trace=events.line(header) + events.line(died), dead=True)
 
 
 def _imports(requests: socket.socket) -> None:
@@ -196,25 +249,7 @@ def _refuse(pipes: list[int], problem: str, stage: str) -> None:
 
 def _configured(requests: socket.socket, note: bytes) -> None:
     """Build one configuration's scheduler; every player is a fork of it."""
-    from ropecheck.adapters.sglang import mends
-    from ropecheck.adapters.sglang.scheduler.player import Player
-
-    server = msgspec.msgpack.decode(note, type=play.Server)
-    os.environ.update(server.environment)
-    told_of: dict[str, bool] = {}
-    try:
-        faults.install()
-        mends.install()
-        told_of = dict.fromkeys(entered.watch(), False)
-        player = Player(build.build(server))
-    except build.NotOffered as error:
-        problem, stage = str(error), "not offered"
-    except Exception as error:
-        problem, stage = f"the scheduler does not start: {type(error).__name__}: {error}"[:400], "adapter"
-    else:
-        problem = stage = ""
-    gc.collect()
-    gc.freeze()
+    player, told_of, problem, stage = _player(note, "cpu")
 
     def plays(_: bytes, pipes: list[int]) -> None:
         if problem:
@@ -225,14 +260,54 @@ def _configured(requests: socket.socket, note: bytes) -> None:
     forking.serve(requests, plays)
 
 
-def _plays(pipes: list[int], player: Any, told_of: dict[str, bool]) -> None:
+def _player(note: bytes, device: str) -> tuple[Any, dict[str, bool], str, str]:
+    """(a configuration's player, the functions that it watches, why there is none, how that counts)."""
+    from ropecheck.adapters.sglang import mends
+    from ropecheck.adapters.sglang.scheduler.player import Player
+
+    server = msgspec.msgpack.decode(note, type=play.Server)
+    os.environ.update(server.environment)
+    player, told_of, problem, stage = None, {}, "", ""
+    try:
+        faults.install()
+        mends.install()
+        told_of = dict.fromkeys(entered.watch(), False)
+        player = Player(build.build(server, device))
+    except build.NotOffered as error:
+        problem, stage = str(error), "not offered"
+    except Exception as error:
+        problem, stage = f"the scheduler does not start: {type(error).__name__}: {error}"[:400], "adapter"
+    gc.collect()
+    gc.freeze()
+    return player, told_of, problem, stage
+
+
+def _by_itself(pipe: int, device: str) -> None:
+    """The life of a player that is a Python of its own: its configuration comes first, then scripts."""
+    note = receive(socket.socket(fileno=os.dup(pipe)))
+    if note is None:
+        return
+    try:
+        build.load(device)
+        entered.found()
+    except ImportError as error:
+        _refuse([pipe], f"this release has no scheduler that can be started so: {error}", "not offered")
+        return
+    player, told_of, problem, stage = _player(note, device)
+    if problem:
+        _refuse([pipe], problem, stage)
+    else:
+        _plays([pipe], player, told_of, device)
+
+
+def _plays(pipes: list[int], player: Any, told_of: dict[str, bool], device: str = "cpu") -> None:
     """One script after another, until one leaves the player unclean."""
     from ropecheck.adapters.sglang.scheduler.player import OwnFault
 
     with socket.socket(fileno=pipes[0]) as pipe:
         while not player.dead and (body := receive(pipe)) is not None:
             script = msgspec.msgpack.decode(body, type=play.Play)
-            signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)  # it ends the process
+            signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS[device])  # it ends the process
             try:
                 trace = player.play(script)
                 told = Told(trace=trace, functions=told_of | dict.fromkeys(entered.fresh(), True), dead=player.dead)
@@ -247,11 +322,16 @@ def _plays(pipes: list[int], player: Any, told_of: dict[str, bool]) -> None:
 
 
 def main() -> None:
-    """The life of a process that was started afresh; its only argument is the number of its end of the socket."""
-    boot.prepare_environment("cpu")
+    """The life of a process that was started afresh. Arguments: the number of its end of the socket; the device, for a
+    player that stands alone."""
+    device = "".join(sys.argv[2:3])
+    boot.prepare_environment(device or "cpu")
     boot.silence()
     absent_packages.install()
-    _imports(socket.socket(fileno=int(sys.argv[1])))
+    if device:
+        _by_itself(int(sys.argv[1]), device)
+    else:
+        _imports(socket.socket(fileno=int(sys.argv[1])))
     os._exit(0)  # an orderly end of all that was imported takes seconds
 
 

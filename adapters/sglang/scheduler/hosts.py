@@ -17,15 +17,16 @@ from ropecheck.adapters.sglang.scheduler.host import Hosts
 _HOSTS: list[Hosts] = []
 
 
-def fork() -> None:
-    """Fork the process that will start schedulers: after the imports, before anything is published or patched."""
+def fork(device: str) -> None:
+    """Fork the process that will start schedulers: after the imports, before anything is published or patched. On a GPU
+    nothing is forked: each will be started when it is asked for."""
     if hasattr(os, "fork") and not _HOSTS:
-        _HOSTS.append(Hosts())
+        _HOSTS.append(Hosts(alone="" if device == "cpu" else device))
 
 
 def descriptors() -> tuple[int, ...]:
     """What a fork of this process must keep to be able to play."""
-    return tuple(one.descriptor for one in _HOSTS)
+    return tuple(number for one in _HOSTS for number in one.descriptors)
 
 
 def play(step: protocol.Play) -> protocol.Result:

@@ -17,17 +17,16 @@ from typing import Any
 import torch
 from sglang.srt.layers.logits_processor import LogitsProcessorOutput
 
-from ropecheck.adapters import events
 from ropecheck.adapters.sglang.recorder import tables
 from ropecheck.adapters.sglang.scheduler.build import HIDDEN, STOP, VOCABULARY
 
 
 class Network:
-    """The stand-in for one server's networks. `emit` takes the trace's events."""
+    """The stand-in for one server's networks. `emit` takes forwards whose tables may be on their way to the host."""
 
-    def __init__(self, scheduler: Any, emit: Callable[[events.Event], None]) -> None:
+    def __init__(self, scheduler: Any, emit: Callable[[tables.Given], None]) -> None:
         self._scheduler = scheduler
-        self.emit = emit
+        self._emit = emit
         self.stops: dict[str, int] = {}
         """Request -> its `stop_every`."""
         self.accept = 1
@@ -61,8 +60,10 @@ class Network:
         given = tables.given(mode, batch, positions, batch.mrope_positions, running=running, draft=draft, step=step)
         given.settled = True
         if draft:
-            self.emit(given.event())
+            self._emit(given)
             return self._draft(given, positions, batch)
+        if not given.seq_lens:  # the engine knows them on the device alone
+            given.held.wait()
         if mode == "target_verify":
             logits, answers = self._verify(batch, given)
         else:
@@ -73,7 +74,7 @@ class Network:
                 for rank in range(1, self.widest * 2):  # what other beams may take
                     logits[row, 12 + (answer[-1] + row + rank) % 440] = 1.0 - rank / 64
         given.answers = tuple(map(tuple, answers))
-        self.emit(given.event())
+        self._emit(given)
         return output(logits, batch, positions)
 
     def _draft(self, given: tables.Given, positions: Any, batch: Any) -> Any:
@@ -88,6 +89,7 @@ class Network:
     def _verify(self, batch: Any, given: tables.Given) -> tuple[Any, list[list[int]]]:
         """Take some of the drafted tokens, then answer one more. Logits: one row per node."""
         nodes, shape = given.nodes, (len(given.reqs), given.nodes)
+        given.held.wait()
         trees = tables.Trees(nodes, given.held.values("next"), given.held.values("sibling"))
         tokens = batch.spec_info.draft_token.reshape(shape).tolist()
         logits = torch.zeros(len(given.reqs) * nodes, VOCABULARY)
@@ -122,9 +124,10 @@ class Network:
 
 
 def output(logits: Any, batch: Any, positions: Any) -> Any:
-    """What a network returns: logits, and hidden states where the engine wants them."""
+    """What a network returns, where its positions are: logits, and hidden states where the engine wants them."""
     hidden = None
+    logits = logits.to(positions.device)
     if getattr(batch.capture_hidden_mode, "name", "NULL") != "NULL":
         full = batch.capture_hidden_mode.name == "FULL"
-        hidden = torch.zeros(len(positions) if full else len(logits), HIDDEN)
+        hidden = torch.zeros(len(positions) if full else len(logits), HIDDEN, device=positions.device)
     return LogitsProcessorOutput(next_token_logits=logits, hidden_states=hidden)

@@ -21,6 +21,7 @@ from typing import Any
 from ropecheck.adapters import events, play
 from ropecheck.adapters.sglang.meter import raised
 from ropecheck.adapters.sglang.recorder import outputs
+from ropecheck.adapters.sglang.recorder.tables import Given
 from ropecheck.adapters.sglang.scheduler import intake
 from ropecheck.adapters.sglang.scheduler.network import Network
 
@@ -38,8 +39,8 @@ class Player:
 
     def __init__(self, scheduler: Any) -> None:
         self.scheduler = scheduler
-        self.trace = bytearray()
-        self.network = Network(scheduler, self.emit)
+        self.trace: list[bytes | Given] = []
+        self.network = Network(scheduler, self.trace.append)
         self.network.install(scheduler.tp_worker.model_runner)
         inner = getattr(getattr(scheduler, "draft_worker", None), "draft_worker", None)
         if (runner := getattr(inner, "draft_runner", None)) is not None:
@@ -60,7 +61,7 @@ class Player:
 
     def emit(self, event: events.Event) -> None:
         """Add to the trace."""
-        self.trace += events.line(event)
+        self.trace.append(events.line(event))
 
     # ------------------------------------------------------------ one script
 
@@ -92,7 +93,17 @@ class Player:
             if said.stage != "engine" and not isinstance(error, Stuck):
                 raise OwnFault(f"{said.type}: {message} at {place(error)}") from error
             self.emit(events.Died(error=said.type, message=message, where=said.where))
-        return bytes(self.trace)
+        return b"".join(one if isinstance(one, bytes) else self._told(one) for one in self.trace)
+
+    def _told(self, given: Given) -> bytes:
+        """A forward's line. Nobody waited for its tables before."""
+        try:
+            given.held.wait()
+            return events.line(given.event())
+        except RuntimeError:  # the device died, and they with it
+            if not self.dead:
+                raise
+            return b""
 
     def recv_requests(self, local_reqs: Iterable[Any] | None = None) -> list[Any]:
         """What the engine's loop asks for at the start of every turn."""
@@ -134,7 +145,7 @@ class Player:
 
     def _serve(self, made: list[weakref.ref[Any]]) -> None:
         """One more request, of which nothing is told, so that the engine lets go of its last batch."""
-        trace = bytes(self.trace)
+        trace = list(self.trace)
         event = events.Arrive(req="another", prompt=(), max_new_tokens=2)
         self._actions.append((play.Step(), None))
         self._actions.appendleft((play.Tell(events.Control("another")), self._another(event)))

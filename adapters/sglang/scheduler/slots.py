@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from ropecheck.adapters.sglang import absent_packages
+
 SPECULATIVE = "sglang.kernels.ops.speculative"
 NGRAM = "sglang.srt.speculative.ngram_worker"
 
@@ -167,16 +169,21 @@ PLAIN: tuple[tuple[str, str, Callable[..., None]], ...] = (
 )
 
 
+def install_on_gpu() -> None:
+    """The same on a GPU, where kernels run as they are: the corpus alone, and where the package of binary kernels is a
+    stand-in, the Triton programs in place of its trees."""
+    if "sgl_kernel" in absent_packages.wanted():
+        _prefer_triton()
+    _draft_from_trees()
+
+
 def install() -> None:
     """Once per process, after the engine is imported."""
     if "sgl_kernel" not in sys.modules and importlib.util.find_spec("sgl_kernel") is None:
         missing = ModuleType("sgl_kernel.speculative")
         vars(missing)["reconstruct_indices_from_tree_mask"] = None
         sys.modules.setdefault("sgl_kernel.speculative", missing)
-    for name in ("spec_tree", "reconstruct_tree", "cache_locs"):
-        module = _module(f"{SPECULATIVE}.{name}")
-        if hasattr(module, "_is_xpu"):
-            vars(module)["_is_xpu"] = True  # the branch that launches Triton programs
+    _prefer_triton()
     for place, kernel, function in PLAIN:
         module = _module(place)
         if hasattr(module, kernel):
@@ -185,14 +192,25 @@ def install() -> None:
     for name in dir(cache):
         if name.startswith("copy_all_layer_kv_cache") and hasattr(getattr(cache, name), "__getitem__"):
             vars(cache)[name] = Plain(nothing)
-    ngram = _module(NGRAM)
-    if hasattr(ngram, "NgramCorpus"):
-        vars(ngram)["NgramCorpus"] = Drafter
+    _draft_from_trees()
     drafts = _module("sglang.srt.speculative.draft_utils")
     if hasattr(getattr(drafts, "DraftBackendFactory", None), "_create_backend"):
         drafts.DraftBackendFactory._create_backend = draft_backend
     on_the_host()
     patch_language_once()
+
+
+def _prefer_triton() -> None:
+    for name in ("spec_tree", "reconstruct_tree", "cache_locs"):
+        module = _module(f"{SPECULATIVE}.{name}")
+        if hasattr(module, "_is_xpu"):
+            vars(module)["_is_xpu"] = True  # the branch that launches Triton programs
+
+
+def _draft_from_trees() -> None:
+    ngram = _module(NGRAM)
+    if hasattr(ngram, "NgramCorpus"):
+        vars(ngram)["NgramCorpus"] = Drafter
 
 
 def on_the_host() -> None:
