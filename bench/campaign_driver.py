@@ -21,7 +21,7 @@ from ropecheck.conformance.campaign.blocks import Block, Plan, blocks
 from ropecheck.conformance.campaign.driver import Driver, Lost
 from ropecheck.conformance.campaign.ledger import Ledger, now
 from ropecheck.conformance.campaign.station import Done, Station, identity
-from ropecheck.conformance.results.part import Covers
+from ropecheck.conformance.report.part import Covers
 
 SIZES = (10_000, 100_000, 1_000_000)
 """Scenarios."""

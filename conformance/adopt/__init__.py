@@ -19,11 +19,10 @@ from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.run import phases as all_phases
 from ropecheck.conformance.run.events import ScenarioDone, Scope
 from ropecheck.conformance.run.phases import Options
-from ropecheck.conformance.run.subject import Subject
-from ropecheck.conformance.run.tally import size_of
 from ropecheck.conformance.run.trace import Passing, trace
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.random.shrink import shrink
+from ropecheck.conformance.subject import Subject, size_of
 from ropecheck.conformance.targets.registry import Target
 from ropecheck.spec.modes import all_modes
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.cards.build import cards
-from ropecheck.conformance.cards.text import card_lines, head_line, shorter
+from ropecheck.conformance.cards.render import as_text
+from ropecheck.conformance.cards.text import card_lines, head_line
+from ropecheck.conformance.judge.failure_text import shorter
 from ropecheck.conformance.judge.outcome import Outcome, Unrun
-from ropecheck.conformance.report.render import as_text
 from ropecheck.conformance.run.events import Finding, Header, Summary
-from ropecheck.conformance.run.tally import size_of
 from ropecheck.conformance.scenario.operations import Scenario
+from ropecheck.conformance.subject import size_of
 from ropecheck.conformance.version import spec_hash, suite_version
 
 SHOWN = 2

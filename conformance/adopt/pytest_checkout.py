@@ -97,8 +97,8 @@ class _Checked:
     def run(self, mode: str) -> None:
         """Check the mode's scenarios. Raises Broken for new failures and for what could not run."""
         from ropecheck.conformance.cards.build import cards
+        from ropecheck.conformance.cards.render import as_text
         from ropecheck.conformance.cards.text import card_lines
-        from ropecheck.conformance.report.render import as_text
         from ropecheck.conformance.run import session
         from ropecheck.conformance.run.phases import Phase
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -34,16 +35,18 @@ class Built(msgspec.Struct, frozen=True):
     """Internal links that lead nowhere."""
 
 
-def build(out: Path, root: Path = ROOT) -> Built:
-    """Write the site. Raises UsageError where `root` is no checkout, ValueError for a guide's link to no file."""
+def build(out: Path, command: Any, root: Path = ROOT) -> Built:
+    """Write the site. command: the command line, as a tree of commands.
+
+    Raises UsageError where `root` is no checkout, ValueError for a guide's link to no file.
+    """
     book = opened(root)
     linked = guides.Linked(book)
     made: list[Page] = []
     for section in (start, modes, rules, families, shapes, findings, bugs):
         made += section.pages(book)
     made += guides.pages(book, linked)
-    for section in (commands, schemas, api):
-        made += section.pages(book)
+    made += [*commands.pages(book, command), *schemas.pages(book), *api.pages(book)]
     made += glossary.pages(book, linked)
     files = linked.copied | schemas.files()
     files |= {f"assets/position-table-{scheme}.svg": picture(scheme).encode() for scheme in SCHEMES}

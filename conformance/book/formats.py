@@ -11,8 +11,7 @@ import msgspec
 
 from ropecheck.adapters import batch, events
 from ropecheck.conformance.judge import outcome
-from ropecheck.conformance.report import json_file
-from ropecheck.conformance.results import part
+from ropecheck.conformance.report import json_file, part
 from ropecheck.conformance.scenario import operations
 from ropecheck.conformance.scenario.upgrade import FORMAT
 from ropecheck.conformance.store.files import write_atomic

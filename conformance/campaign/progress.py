@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ropecheck.conformance.campaign.driver import Driver
 from ropecheck.conformance.campaign.ledger import Column, State, folder_of, now
-from ropecheck.conformance.results import ranges
+from ropecheck.conformance.report import ranges
 from ropecheck.conformance.results.chart import STYLE, line
 from ropecheck.conformance.store.files import write_atomic
 

@@ -20,9 +20,9 @@ from ropecheck.conformance.run.phases import Options
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.seat import Limits
 from ropecheck.conformance.run.session import Settings, pool_of, run
-from ropecheck.conformance.run.subject import AnyPlan
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.store.files import Stored
+from ropecheck.conformance.subject import AnyPlan
 from ropecheck.conformance.targets import registry
 from ropecheck.conformance.version import spec_hash, suite_version
 

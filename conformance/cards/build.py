@@ -11,15 +11,15 @@ from ropecheck.conformance.cards.bugs import address
 from ropecheck.conformance.cards.card import Bug, Card, FoldedLine
 from ropecheck.conformance.cards.causes import causes, engine_lines
 from ropecheck.conformance.cards.operations import operation_lines, request_lines, state_at, token_words
+from ropecheck.conformance.cards.render import replay_command
 from ropecheck.conformance.cards.shapes import shape
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.families.files import described
 from ropecheck.conformance.judge.outcome import Failure, TableView
 from ropecheck.conformance.known.base import OnBase
-from ropecheck.conformance.report.render import replay_command
 from ropecheck.conformance.run.events import Finding, Summary
-from ropecheck.conformance.run.subject import Subject
 from ropecheck.conformance.scripts.script import Script, told
+from ropecheck.conformance.subject import Subject
 from ropecheck.spec.rules import all_rules
 
 

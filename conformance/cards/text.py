@@ -5,18 +5,11 @@ from __future__ import annotations
 from rich.text import Text
 
 from ropecheck.conformance.cards.card import Card, OperationLine, RequestLine
-from ropecheck.conformance.report.side_by_side import side_by_side
+from ropecheck.conformance.judge.failure_text import shorter
+from ropecheck.conformance.judge.side_by_side import side_by_side
 
-LONGEST = 400
-"""Characters of a message that are shown; the stored file has all of it."""
 AROUND = 10
 """Operations shown: the first ones and those before the wrong one."""
-
-
-def shorter(message: str) -> str:
-    """On one line, and not longer than a screen is happy with."""
-    line = " ".join(message.split())
-    return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
 
 
 def unsettled(card: Card) -> bool:

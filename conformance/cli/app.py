@@ -52,15 +52,15 @@ from ropecheck.conformance.cli.options import (
     workers_for,
 )
 from ropecheck.conformance.errors import GaveUp, UsageError, line_of, visible
+from ropecheck.conformance.known.find import find_scenario
 from ropecheck.conformance.report.terminal import Terminal
 from ropecheck.conformance.run import phases
 from ropecheck.conformance.run.phases import Options, Phase
 from ropecheck.conformance.run.seat import Limits
 from ropecheck.conformance.run.session import Settings, refuse_illegal
 from ropecheck.conformance.run.session import run as run_session
-from ropecheck.conformance.run.subject import Subject
 from ropecheck.conformance.store.files import AnyStored, Stored, subject_of
-from ropecheck.conformance.store.find import find_scenario
+from ropecheck.conformance.subject import Subject
 from ropecheck.conformance.targets.pip_overlay import ProvisionError
 from ropecheck.conformance.targets.registry import DEFAULT
 from ropecheck.conformance.version import spec_hash, suite_version

@@ -36,12 +36,12 @@ from ropecheck.conformance.run.relevant import Relevant, only
 from ropecheck.conformance.run.seat import Limits
 from ropecheck.conformance.run.session import Settings, pool_of, verdict_of
 from ropecheck.conformance.run.session import run as run_session
-from ropecheck.conformance.run.subject import Subject
 from ropecheck.conformance.run.warm import Warm
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.chosen import chosen
 from ropecheck.conformance.scenarios.chosen.laws import scenarios as laws
 from ropecheck.conformance.store.files import read_any, subject_of
+from ropecheck.conformance.subject import Subject
 from ropecheck.conformance.targets import registry as targets
 from ropecheck.conformance.targets.changed import changed_functions
 from ropecheck.conformance.targets.checkout import Checkout, at_commit, checkout_of, default_base, release_of, target_of

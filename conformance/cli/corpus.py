@@ -13,8 +13,8 @@ from ropecheck.conformance.corpus import store
 from ropecheck.conformance.corpus.store import Corpus
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.families.case import Case
-from ropecheck.conformance.run.tally import size_of
 from ropecheck.conformance.store.files import read_any, subject_of
+from ropecheck.conformance.subject import size_of
 
 app = typer.Typer(help="Scenarios worth keeping, named by their content.", no_args_is_help=True)
 

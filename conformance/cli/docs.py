@@ -20,6 +20,7 @@ def docs() -> None:
 
 @app.command()
 def build(
+    context: typer.Context,
     out: Annotated[Path, typer.Option("--out", help="Folder to write to.")] = Path(".ropecheck") / "site",
     source: Annotated[
         Path | None, typer.Option("--source", help="The checkout; default: the one that this runs from.")
@@ -32,7 +33,7 @@ def build(
     except ModuleNotFoundError as error:
         raise UsageError(f"docs: {error}; pip install 'ropecheck[docs]'") from error
     try:
-        built = written(out, source or ROOT)
+        built = written(out, context.find_root().command, source or ROOT)
     except ValueError as error:
         raise UsageError(str(error)) from error
     for broken in built.broken:

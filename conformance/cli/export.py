@@ -19,9 +19,9 @@ from ropecheck.conformance.cli.options import (
 from ropecheck.conformance.errors import GaveUp, UsageError, meant
 from ropecheck.conformance.export import write
 from ropecheck.conformance.export.look import look
+from ropecheck.conformance.known.find import find_scenario
 from ropecheck.conformance.run.one import asked
 from ropecheck.conformance.store.files import Stored, write_atomic
-from ropecheck.conformance.store.find import find_scenario
 from ropecheck.conformance.targets.registry import DEFAULT
 
 

@@ -6,13 +6,11 @@ from pathlib import Path
 
 from rich.table import Table
 
-from ropecheck.conformance.families.case import NOT_COVERED, TARGETS, support_table
+from ropecheck.conformance.families.case import NAMES, NOT_COVERED, TARGETS, support_table
 from ropecheck.conformance.known.differences import Difference, load
 
 BEGIN, END = "<!-- families:begin -->", "<!-- families:end -->"
 """Between these two lines of docs/families.md stands what `ropecheck list families --markdown` prints."""
-
-NAMES = {"sglang": "SGLang", "transformers": "transformers"}
 
 
 def table() -> Table:

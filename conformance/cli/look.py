@@ -24,6 +24,7 @@ from ropecheck.conformance.plan.planner import Plan
 from ropecheck.conformance.prove.theorems import OUT_OF_REACH, THEOREMS
 from ropecheck.conformance.run import phases
 from ropecheck.conformance.run.pool import Pool
+from ropecheck.conformance.scenario.words import FIELDS
 from ropecheck.conformance.targets import registry as targets
 from ropecheck.conformance.targets.registry import DEFAULT
 from ropecheck.conformance.version import spec_hash, suite_version
@@ -135,16 +136,6 @@ def _mode_explained(mode: Mode) -> list[tuple[str, str]]:
         lines.append(("copies", f"at most {mode.copies[0]} for text, {mode.copies[1]} with media{extra}"))
     lines += [("bugs", f"{rule}: {_addressed(bugs)}") for rule, bugs in mode.bugs.items()]
     return lines
-
-
-FIELDS = {
-    "prefix_len": "tokens whose cache entries exist",
-    "extend_len": "tokens that this forward computes",
-    "seq_len": "tokens so far, the newest one counted",
-    "committed_len": "tokens so far, without the newest one",
-    "step": "which forward of the loop, from 0",
-}
-"""What a field counts, where the request's state says it."""
 
 
 def _explained(rule: Rule, known_folder: Path) -> list[tuple[str, str]]:

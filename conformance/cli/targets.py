@@ -15,9 +15,10 @@ from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.matrix import bisect as bisection
 from ropecheck.conformance.matrix import matrix
 from ropecheck.conformance.matrix import render as matrix_render
+from ropecheck.conformance.run import smoke
 from ropecheck.conformance.selftest import engine_score, history_score, mutant_score
 from ropecheck.conformance.store.files import pretty, write_atomic
-from ropecheck.conformance.targets import pip_overlay, provision, provisioned, smoke
+from ropecheck.conformance.targets import pip_overlay, provision, provisioned
 from ropecheck.conformance.targets import registry as targets
 from ropecheck.conformance.targets.pip_overlay import ProvisionError, version_key
 from ropecheck.spec.rules import all_rules

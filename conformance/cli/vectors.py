@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ropecheck.conformance.cli.options import console
 from ropecheck.conformance.errors import UsageError
-from ropecheck.conformance.report.failure_text import failure_lines
+from ropecheck.conformance.judge.failure_text import failure_lines
 from ropecheck.conformance.vectors import grade, store
 from ropecheck.conformance.vectors import types as v
 from ropecheck.conformance.vectors.lint import lint as lint_vectors

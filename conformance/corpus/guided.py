@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ropecheck.conformance.run.subject import Subject
 from ropecheck.conformance.scenario.operations import Build, Scenario
 from ropecheck.conformance.scenarios.random import random_scenarios, stateful_scenarios
 from ropecheck.conformance.scenarios.random.collect import Chance
 from ropecheck.conformance.scenarios.random.grow import grown
+from ropecheck.conformance.subject import Subject
 
 GENERATION = 48
 """Scenarios between two looks at what they reached."""

@@ -19,9 +19,8 @@ from pathlib import Path
 import msgspec
 
 from ropecheck.conformance.errors import UsageError
-from ropecheck.conformance.run.subject import Subject
-from ropecheck.conformance.run.tally import size_of
 from ropecheck.conformance.store.files import pretty, read_any, subject_of
+from ropecheck.conformance.subject import Subject, size_of
 
 DEFAULT = Path(".ropecheck") / "corpus"
 

@@ -10,11 +10,12 @@ import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ropecheck.conformance.cards.card import Card
-from ropecheck.conformance.cards.text import operation_lines, shorter, table_lines
+from ropecheck.conformance.cards.render import as_text
+from ropecheck.conformance.cards.text import operation_lines, table_lines
 from ropecheck.conformance.export.driver import as_lines, driver
 from ropecheck.conformance.export.look import Look
+from ropecheck.conformance.judge.failure_text import shorter
 from ropecheck.conformance.plan.planner import Plan
-from ropecheck.conformance.report.render import as_text
 
 FOLDER = Path(__file__).parent / "templates"
 SUFFIX = {"script": ".py", "pytest": ".py", "issue": ".md"}

@@ -19,6 +19,8 @@ from ropecheck.spec.families.glm_image import written_history
 
 TARGETS = ("sglang", "transformers")
 
+NAMES = {"sglang": "SGLang", "transformers": "transformers"}
+
 ABSENT: dict[tuple[str, str], str] = {
     ("qwen2_5_omni", "sglang"): "SGLang has no Qwen2.5-Omni model: get_rope_index refuses its model_type",
     ("hunyuan_vl", "sglang"): "SGLang has no HunYuan-VL model and no table of four rows",

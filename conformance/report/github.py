@@ -9,9 +9,10 @@ from typing import Any
 
 from ropecheck.conformance.cards.build import cards
 from ropecheck.conformance.cards.card import Card
-from ropecheck.conformance.cards.text import operation_lines, shorter, table_lines
+from ropecheck.conformance.cards.render import as_text
+from ropecheck.conformance.cards.text import operation_lines, table_lines
+from ropecheck.conformance.judge.failure_text import shorter
 from ropecheck.conformance.report.json_file import all_warnings
-from ropecheck.conformance.report.render import as_text
 from ropecheck.conformance.report.terminal import total_lines
 from ropecheck.conformance.run.events import Event, Header, RunEnded, Summary
 from ropecheck.conformance.store.files import pretty, write_atomic

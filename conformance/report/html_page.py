@@ -13,9 +13,9 @@ from markupsafe import Markup
 from ropecheck.conformance import figures
 from ropecheck.conformance.cards.build import cards
 from ropecheck.conformance.cards.card import Card, RequestLine
+from ropecheck.conformance.cards.render import as_text, replay_command
 from ropecheck.conformance.judge.outcome import TableView
 from ropecheck.conformance.report.json_file import all_warnings
-from ropecheck.conformance.report.render import as_text, replay_command
 from ropecheck.conformance.report.terminal import header_lines, total_lines
 from ropecheck.conformance.run.events import Event, RunEnded, Summary
 from ropecheck.conformance.store.files import write_atomic

@@ -13,7 +13,7 @@ import msgspec
 
 from ropecheck.conformance.cards.build import cards
 from ropecheck.conformance.judge.outcome import TableView
-from ropecheck.conformance.results import part
+from ropecheck.conformance.report import part
 from ropecheck.conformance.run.events import Event, Finding, RunEnded, Summary
 from ropecheck.conformance.store.files import REPORTS, pretty, write_atomic
 from ropecheck.conformance.store.schema import schema_of

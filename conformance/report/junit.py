@@ -9,8 +9,8 @@ from xml.etree import ElementTree as Xml
 
 from ropecheck.conformance.cards.build import cards
 from ropecheck.conformance.cards.card import Card
+from ropecheck.conformance.cards.render import as_text, replay_command
 from ropecheck.conformance.cards.text import card_lines
-from ropecheck.conformance.report.render import as_text, replay_command
 from ropecheck.conformance.run.events import Event, Finding, RunEnded, Summary
 from ropecheck.conformance.store.files import write_atomic
 from ropecheck.spec.rules import all_rules

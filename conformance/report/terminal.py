@@ -20,8 +20,9 @@ from rich.text import Text
 
 from ropecheck.conformance.cards.build import cards
 from ropecheck.conformance.cards.card import Card
-from ropecheck.conformance.cards.text import card_lines, head_line, shorter, unsettled
-from ropecheck.conformance.report.render import replay_command
+from ropecheck.conformance.cards.render import replay_command
+from ropecheck.conformance.cards.text import card_lines, head_line, unsettled
+from ropecheck.conformance.judge.failure_text import shorter
 from ropecheck.conformance.run.events import (
     Event,
     Found,

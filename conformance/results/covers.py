@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import msgspec
 
 from ropecheck.conformance.errors import UsageError
-from ropecheck.conformance.results import ranges
-from ropecheck.conformance.results.part import Covers
+from ropecheck.conformance.report import ranges
+from ropecheck.conformance.report.part import Covers
 
 
 def joined(parts: Iterable[Covers]) -> tuple[Covers, ...]:

@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.report import ranges
 from ropecheck.conformance.report.json_file import (
     FindingReport,
     KernelReport,
@@ -23,9 +24,8 @@ from ropecheck.conformance.report.json_file import (
     ScopeReport,
     TotalsReport,
 )
+from ropecheck.conformance.report.part import KnownState, NotOffered, Part
 from ropecheck.conformance.results import covers as joining
-from ropecheck.conformance.results import ranges
-from ropecheck.conformance.results.part import KnownState, NotOffered, Part
 from ropecheck.conformance.results.state import derived_warnings, own_warnings
 from ropecheck.conformance.run.events import BROKEN, MAX_UNRUN
 

@@ -12,7 +12,7 @@ from ropecheck.conformance.errors import GaveUp
 from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.seat import Reply
-from ropecheck.conformance.run.subject import AnyPlan
+from ropecheck.conformance.subject import AnyPlan
 
 Planned = AnyPlan
 Verdict = Callable[[Planned, Reply], Outcome]

@@ -10,8 +10,8 @@ from ropecheck.adapters import protocol
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.plan.planner import plan
-from ropecheck.conformance.run.subject import Subject
 from ropecheck.conformance.scripts.script import Script
+from ropecheck.conformance.subject import Subject
 from ropecheck.spec.history import OutOfDomain
 
 

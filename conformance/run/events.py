@@ -11,7 +11,7 @@ from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
 from ropecheck.conformance.known.base import OnBase
 from ropecheck.conformance.known.differences import Difference
 from ropecheck.conformance.known.failures import Check, Known
-from ropecheck.conformance.run.subject import Subject
+from ropecheck.conformance.subject import Subject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

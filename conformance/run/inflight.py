@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from ropecheck.conformance.errors import UsageError, naming
-from ropecheck.conformance.run.subject import Subject
 from ropecheck.conformance.store.files import read_any, subject_of
+from ropecheck.conformance.subject import Subject
 
 _START_BYTES = 1 << 14
 

@@ -13,8 +13,8 @@ from ropecheck.adapters.protocol import Hello
 from ropecheck.conformance.errors import UsageError, meant
 from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.run.events import ScenarioDone, Scope
-from ropecheck.conformance.run.subject import Subject
 from ropecheck.conformance.scenario.operations import Scenario
+from ropecheck.conformance.subject import Subject
 from ropecheck.conformance.targets.registry import Target
 from ropecheck.conformance.version import spec_hash
 

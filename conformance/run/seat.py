@@ -12,7 +12,7 @@ from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.outcome import Unrun
 from ropecheck.conformance.run.client import Process
 from ropecheck.conformance.run.inflight import Slot
-from ropecheck.conformance.run.subject import Subject
+from ropecheck.conformance.subject import Subject
 
 
 class Planned(Protocol):

@@ -45,7 +45,6 @@ from ropecheck.conformance.run.notices import ROUTES, before_run, not_offered_li
 from ropecheck.conformance.run.phases import Options, Phase
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.seat import Doubted, Limits, Reply
-from ropecheck.conformance.run.subject import AnyPlan, CasePlan, ScriptPlan, Subject, plan_of
 from ropecheck.conformance.run.tally import Tally
 from ropecheck.conformance.run.trace import Passing, trace, traced_job
 from ropecheck.conformance.run.warm import Warm
@@ -54,6 +53,7 @@ from ropecheck.conformance.scenarios.random.shrink import shrink
 from ropecheck.conformance.scripts.script import Script
 from ropecheck.conformance.scripts.shrink import shrink_script
 from ropecheck.conformance.store.files import claimed, clear_failures, clear_reports, reserved
+from ropecheck.conformance.subject import AnyPlan, CasePlan, ScriptPlan, Subject, plan_of
 from ropecheck.conformance.targets.registry import Target
 from ropecheck.conformance.trace.verdict import judge_script
 from ropecheck.conformance.version import spec_hash, suite_version

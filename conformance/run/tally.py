@@ -14,10 +14,10 @@ from ropecheck.conformance.known.causes import predicts
 from ropecheck.conformance.known.differences import Difference
 from ropecheck.conformance.known.failures import Known, match
 from ropecheck.conformance.run.events import MAX_UNRUN, Finding, Header, ScenarioDone, Summary
-from ropecheck.conformance.run.subject import Subject
-from ropecheck.conformance.scenario.operations import Build, Scenario, Submit, Turn
-from ropecheck.conformance.scripts.script import Script, size_of_script
+from ropecheck.conformance.scenario.operations import Scenario
+from ropecheck.conformance.scripts.script import Script
 from ropecheck.conformance.store.files import AnyStored, Stored, StoredCase, StoredScript, pretty, write_atomic
+from ropecheck.conformance.subject import Subject, size_of
 
 
 class Tally:
@@ -184,25 +184,3 @@ def entries_for(
                 known = known if predicts(known.entry.cause, scenario, failure) else None
         found.append(known)
     return found
-
-
-def size_of(scenario: Subject) -> tuple[int, int, str]:
-    """Fewest operations first, then fewest tokens (patches for media), then the id so that ties do not depend on
-    which worker was faster. A case's operations are its segments."""
-    tokens = 0
-    if isinstance(scenario, Case):
-        segments = [segment for prompt in scenario.prompts for segment in prompt]
-        for segment in segments:
-            t, h, w = segment.grid or (0, 0, 0)
-            tokens += segment.tokens + segment.features + t * h * w
-        return len(segments), tokens, scenario.id
-    if isinstance(scenario, Script):
-        return size_of_script(scenario)
-    for op in scenario.ops:
-        if isinstance(op, Submit | Turn):
-            for run in op.prompt:
-                t, h, w = run.grid or (0, 0, 0)
-                tokens += run.tokens + t * h * w
-        elif isinstance(op, Build):
-            tokens += len(op.batch.reqs)
-    return len(scenario.ops), tokens, scenario.id

@@ -23,8 +23,8 @@ from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.routes.cases import cases as route_cases
 from ropecheck.conformance.run.ask import Asked, NoAnswer
 from ropecheck.conformance.run.session import verdict_of
-from ropecheck.conformance.run.subject import CasePlan, plan_case
 from ropecheck.conformance.scenarios.chosen import chosen, laws
+from ropecheck.conformance.subject import CasePlan, plan_case
 from ropecheck.conformance.targets.registry import find
 
 FILE = Path(__file__).parents[1] / "data" / "engine_faults.toml"

@@ -17,14 +17,14 @@ import msgspec
 from ropecheck.conformance.errors import GaveUp, UsageError
 from ropecheck.conformance.judge.outcome import Failure, Outcome
 from ropecheck.conformance.known import failures as known_list
+from ropecheck.conformance.known.find import find_scenario
 from ropecheck.conformance.run.events import Event, ScenarioDone
 from ropecheck.conformance.run.phases import Phase
 from ropecheck.conformance.run.seat import Limits
 from ropecheck.conformance.run.session import Settings
 from ropecheck.conformance.run.session import run as run_session
-from ropecheck.conformance.run.subject import Subject
 from ropecheck.conformance.store.files import Stored, StoredCase, read_any
-from ropecheck.conformance.store.find import find_scenario
+from ropecheck.conformance.subject import Subject
 from ropecheck.conformance.targets.pip_overlay import version_key
 from ropecheck.conformance.targets.registry import Target
 from ropecheck.conformance.versions import is_version

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ropecheck.conformance.errors import UsageError
-from ropecheck.conformance.report.failure_text import failure_lines
+from ropecheck.conformance.judge.failure_text import failure_lines
 from ropecheck.conformance.trace.check import Checked, check_files
 
 PART = re.compile(r"(?P<stream>.+)\.(?P<part>\d{4,})\.ndjson")

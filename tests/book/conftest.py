@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import typer
 
 from ropecheck.conformance.book.build import Built, build
+from ropecheck.conformance.cli.app import app
 
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Built]:
     """The folder, and what the build says of it."""
     folder = tmp_path_factory.mktemp("site")
-    return folder, build(folder)
+    return folder, build(folder, typer.main.get_command(app))

@@ -9,8 +9,9 @@ from pathlib import Path
 from types import ModuleType
 
 from ropecheck.adapters import protocol
+from ropecheck.conformance import subject
 from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, TableView, Unrun
-from ropecheck.conformance.run import session, subject
+from ropecheck.conformance.run import session
 from ropecheck.conformance.scenario.operations import Build, Scenario
 from ropecheck.conformance.scenario.words import idle
 from ropecheck.conformance.targets.registry import Target

@@ -18,8 +18,8 @@ from ropecheck.conformance.run.phases import Driver, Phase
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.relevant import Relevant, only
 from ropecheck.conformance.run.session import Settings, run, verdict_of
-from ropecheck.conformance.run.subject import Subject
 from ropecheck.conformance.scenarios.chosen import chosen
+from ropecheck.conformance.subject import Subject
 from ropecheck.conformance.targets.registry import Target, builtin
 
 SOME = chosen()[::6]

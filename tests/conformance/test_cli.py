@@ -13,8 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ropecheck.conformance import subject
 from ropecheck.conformance.cli import app as cli
-from ropecheck.conformance.run import phases, subject
+from ropecheck.conformance.run import phases
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.spec.history import OutOfDomain
 from ropecheck.spec.rules import all_rules

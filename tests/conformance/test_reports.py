@@ -14,8 +14,8 @@ from rich.console import Console
 from ropecheck.conformance.cards.card import Card
 from ropecheck.conformance.device import report as device_report
 from ropecheck.conformance.judge.outcome import Outcome, TableView
+from ropecheck.conformance.judge.side_by_side import side_by_side
 from ropecheck.conformance.report import json_file as report_json
-from ropecheck.conformance.report.side_by_side import side_by_side
 from ropecheck.conformance.report.terminal import Terminal
 from ropecheck.conformance.run.events import PhaseStarted, ScenarioDone
 from ropecheck.spec.rules import all_rules

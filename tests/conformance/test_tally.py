@@ -9,8 +9,9 @@ import pytest
 from ropecheck.conformance.judge.outcome import Failure, Outcome
 from ropecheck.conformance.known.failures import Known
 from ropecheck.conformance.run.events import Finding, Header, ScenarioDone
-from ropecheck.conformance.run.tally import Tally, size_of
+from ropecheck.conformance.run.tally import Tally
 from ropecheck.conformance.scenario.operations import Scenario, Submit
+from ropecheck.conformance.subject import size_of
 from ropecheck.spec.history import image, text
 from tests.conformance.planted_worker import hello
 from tests.conformance.support import RULE, failure, scenario

@@ -13,8 +13,8 @@ import pytest
 
 from ropecheck.conformance.cli import app as cli
 from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.report import ranges
 from ropecheck.conformance.report.json_file import Report, listener
-from ropecheck.conformance.results import ranges
 from ropecheck.conformance.results.merge import add, merge
 from ropecheck.conformance.results.read import read
 from ropecheck.conformance.results.state import exit_code

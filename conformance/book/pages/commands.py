@@ -32,11 +32,9 @@ class Verb(msgspec.Struct, frozen=True):
     options: tuple[Option, ...]
 
 
-def pages(book: Book) -> Iterator[Page]:
-    """The one page."""
-    from ropecheck.conformance.cli.app import app  # it imports this, to build the book
-
-    shown = list(verbs(typer.main.get_command(app)))
+def pages(book: Book, command: Any) -> Iterator[Page]:
+    """The one page, from the whole tree of commands."""
+    shown = list(verbs(command))
     path = "commands.html"
     body = rendered("commands.html.jinja", book, path, verbs=shown)
     words = " ".join(f"{verb.name} {' '.join(option.names for option in verb.options)}" for verb in shown)

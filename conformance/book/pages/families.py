@@ -16,8 +16,7 @@ from ropecheck.conformance.book.contents import Book
 from ropecheck.conformance.book.pages.parts import index, rendered
 from ropecheck.conformance.book.site import Page
 from ropecheck.conformance.book.words import block
-from ropecheck.conformance.cli.families import NAMES
-from ropecheck.conformance.families.case import NOT_COVERED, TARGETS, Case, expected, offered
+from ropecheck.conformance.families.case import NAMES, NOT_COVERED, TARGETS, Case, expected, offered
 from ropecheck.conformance.families.cases import chosen
 from ropecheck.conformance.families.files import described
 from ropecheck.reference.blocks import Table

@@ -17,7 +17,7 @@ from ropecheck.conformance.book.pages.parts import index, rendered, state
 from ropecheck.conformance.book.site import Page
 from ropecheck.conformance.book.words import block
 from ropecheck.conformance.book.worked import worked
-from ropecheck.conformance.cli.look import FIELDS
+from ropecheck.conformance.scenario.words import FIELDS
 from ropecheck.spec.modes.declaration import NOBODY, PREFILLING, RUNNING, TEXT, Domain, Mode, Tree
 
 ROWS = {

@@ -6,7 +6,7 @@ import datetime
 
 import msgspec
 
-from ropecheck.conformance.results import ranges
+from ropecheck.conformance.report import ranges
 from ropecheck.conformance.run.events import Summary
 
 

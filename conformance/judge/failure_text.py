@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from ropecheck.conformance.cards.text import shorter
 from ropecheck.conformance.judge.outcome import Failure
-from ropecheck.conformance.report.side_by_side import side_by_side
+from ropecheck.conformance.judge.side_by_side import side_by_side
+
+LONGEST = 400
+"""Characters of a message that are shown; the stored file has all of it."""
+
+
+def shorter(message: str) -> str:
+    """On one line, and not longer than a screen is happy with."""
+    line = " ".join(message.split())
+    return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
 
 
 def failure_lines(failure: Failure) -> list[Text]:

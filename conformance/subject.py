@@ -10,9 +10,9 @@ import msgspec
 from ropecheck.adapters import protocol
 from ropecheck.conformance.families.case import Case, step
 from ropecheck.conformance.plan.planner import Plan, plan
-from ropecheck.conformance.scenario.operations import Scenario
+from ropecheck.conformance.scenario.operations import Build, Scenario, Submit, Turn
 from ropecheck.conformance.scripts.plan import play_of
-from ropecheck.conformance.scripts.script import Script
+from ropecheck.conformance.scripts.script import Script, size_of_script
 
 Subject = Scenario | Case | Script
 
@@ -53,3 +53,25 @@ def plan_of(subject: Subject, device: str) -> AnyPlan:
     if isinstance(subject, Script):
         return plan_script(subject)
     return plan_case(subject) if isinstance(subject, Case) else plan(subject, device)
+
+
+def size_of(scenario: Subject) -> tuple[int, int, str]:
+    """Fewest operations first, then fewest tokens (patches for media), then the id so that ties do not depend on
+    which worker was faster. A case's operations are its segments."""
+    tokens = 0
+    if isinstance(scenario, Case):
+        segments = [segment for prompt in scenario.prompts for segment in prompt]
+        for segment in segments:
+            t, h, w = segment.grid or (0, 0, 0)
+            tokens += segment.tokens + segment.features + t * h * w
+        return len(segments), tokens, scenario.id
+    if isinstance(scenario, Script):
+        return size_of_script(scenario)
+    for op in scenario.ops:
+        if isinstance(op, Submit | Turn):
+            for run in op.prompt:
+                t, h, w = run.grid or (0, 0, 0)
+                tokens += run.tokens + t * h * w
+        elif isinstance(op, Build):
+            tokens += len(op.batch.reqs)
+    return len(scenario.ops), tokens, scenario.id
