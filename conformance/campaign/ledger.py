@@ -17,8 +17,8 @@ from ropecheck.conformance.campaign.blocks import Plan
 from ropecheck.conformance.campaign.station import Done
 from ropecheck.conformance.corpus.store import Corpus
 from ropecheck.conformance.errors import UsageError
-from ropecheck.conformance.report.json_file import Report
 from ropecheck.conformance.report import ranges
+from ropecheck.conformance.report.json_file import Report
 from ropecheck.conformance.results.gather import files_of
 from ropecheck.conformance.results.merge import add, with_witnesses
 from ropecheck.conformance.store.files import REPORTS, pretty, write_atomic
