@@ -20,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 
+from ropecheck.conformance.cli import targets as provisioned
 from ropecheck.conformance.cli.options import target_for
 from ropecheck.conformance.judge.outcome import Unrun
 from ropecheck.conformance.plan.planner import Plan, plan
@@ -89,6 +90,11 @@ def with_workers(target: str, device: str, count: int, each: int) -> Point:
     )
 
 
+assert provisioned, "importing it makes provisioned releases known, in every place too"
+
+PATIENCE = 300.0
+"""Seconds for all places to be ready; one that fails to start must not hold the others for ever."""
+
 Told = tuple[int, float, float, float]
 
 
@@ -100,7 +106,7 @@ def place(target: str, device: str, each: int, ready: Barrier, told: multiproces
     ):
         pool.start()
         drive(pool, 50, 1)
-        ready.wait()
+        ready.wait(PATIENCE)
         forwards, seconds, cpu = drive(pool, each, 1)
         told.put((forwards, time.monotonic(), seconds, cpu))
 
@@ -113,7 +119,7 @@ def with_places(target: str, device: str, count: int, each: int) -> Point:
     places = [context.Process(target=place, args=(target, device, each, ready, told)) for _ in range(count)]
     for one in places:
         one.start()
-    ready.wait()
+    ready.wait(PATIENCE)
     start = time.monotonic()
     found = [told.get() for _ in places]
     for one in places:

@@ -14,12 +14,15 @@ import threading
 import time
 from pathlib import Path
 
+from ropecheck.conformance.cli import targets as provisioned
 from ropecheck.conformance.cli.options import target_for
 from ropecheck.conformance.live.client import Connection
 from ropecheck.conformance.live.media import prompt_of
 from ropecheck.conformance.live.scripts import PICTURE, WORDS
 from ropecheck.conformance.live.server import Server, Start, toy
 from ropecheck.conformance.trace.folder import streams
+
+assert provisioned, "importing it makes provisioned releases known"
 
 
 def load(link: Connection, clients: int, tokens: int, turn: int) -> float:

@@ -323,8 +323,9 @@ def select(names: Iterable[str], target: Target | None = None, device: str = "cp
     ]
     if target is None:
         return tuple(chosen)
-    lacking = [phase.name for phase in chosen if phase.needs not in target.offers]
+    offered_here = (*target.offers, *(target.on_request if wanted else ()))
+    lacking = [phase.name for phase in chosen if phase.needs not in offered_here]
     if wanted and lacking:
-        offered = ", ".join(name for name, phase in _PHASES.items() if phase.needs in target.offers)
+        offered = ", ".join(name for name, phase in _PHASES.items() if phase.needs in offered_here)
         raise UsageError(f"target {target.name} offers no phase {lacking[0]}; it offers: {offered or 'none'}")
     return tuple(phase for phase in chosen if phase.name not in lacking)

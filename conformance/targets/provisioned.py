@@ -98,6 +98,7 @@ def target_of(record: Record) -> Target:
         env={"PYTHONPATH": os.pathsep.join(dict.fromkeys(path))},
         devices=("cpu", "cuda"),
         forks=True,
+        on_request=("scheduler",),
         note=f"SGLang {record.version}, {note.get(record.kind, record.kind)}",
         source=record.paths[0] if record.kind == "checkout" else "",
     )

@@ -29,6 +29,8 @@ class Target:
     devices: tuple[str, ...] = ("cpu",)
     offers: tuple[str, ...] = ("forwards", "prompt_tables")
     """What its worker can be asked for; a phase that needs something else is no phase of this target."""
+    on_request: tuple[str, ...] = ()
+    """What it can be asked for besides, by a phase that is named."""
     note: str = ""
     """One line for `list targets`."""
     forks: bool = False
