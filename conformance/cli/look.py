@@ -24,7 +24,7 @@ from ropecheck.conformance.plan.planner import Plan
 from ropecheck.conformance.prove.theorems import OUT_OF_REACH, THEOREMS
 from ropecheck.conformance.run import phases
 from ropecheck.conformance.run.pool import Pool
-from ropecheck.conformance.scenario.words import FIELDS
+from ropecheck.conformance.scenario.domains import counts
 from ropecheck.conformance.targets import registry as targets
 from ropecheck.conformance.targets.registry import DEFAULT
 from ropecheck.conformance.version import spec_hash, suite_version
@@ -128,7 +128,7 @@ def _mode_explained(mode: Mode) -> list[tuple[str, str]]:
         if mode.composite:
             lines.append(("rows of", f"{part.name}: {part.title}"))
         for field in part.fields:
-            lines.append(("carries", f"{field.name}: {FIELDS.get(field.kind) or f'chosen, {field.domain}'}"))
+            lines.append(("carries", f"{field.name}: {counts(field)}"))
     lines += [("", f"          {line}") for line in mode.doc.splitlines() if line.startswith((">>>", "[", "..."))]
     lines += [("padded", ", ".join(mode.buffers) or "no"), ("source", mode.source), ("stated", mode.stated)]
     if mode.copies is not None:

@@ -130,3 +130,26 @@ def _smaller_numbers(mode: Mode, field: Field, domain: Whole, fields: Mapping[st
         for less in sorted({domain.low, one - step}):
             if domain.low <= less < one:
                 yield {**fields, field.name: (*value[:row], less, *value[row + 1 :])}
+
+
+COUNTS = {
+    "prefix_len": "tokens whose cache entries exist",
+    "extend_len": "tokens that this forward computes",
+    "seq_len": "tokens so far, the newest one counted",
+    "committed_len": "tokens so far, without the newest one",
+    "step": "which forward of the loop, from 0",
+}
+
+
+def counts(field: Field) -> str:
+    """In words: what a field counts, where the request's state says it, else what may be chosen."""
+    domain = field.domain
+    if domain is None:
+        return COUNTS[field.kind]
+    if isinstance(domain, Tree):
+        size = f"as many nodes as {domain.nodes}" if domain.nodes else f"up to {domain.most} nodes"
+        shape = f"at most {domain.branches} children each" if domain.branches else "a chain"
+        return f"chosen for each row: the parents of a drafted tree's nodes after the root, {size}, {shape}"
+    per = "for each row" if domain.each else "once for the batch"
+    multiple = f", a multiple of {domain.multiple_of}" if domain.multiple_of else ""
+    return f"chosen {per}: {domain.low} to {domain.high}{multiple}"

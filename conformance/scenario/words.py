@@ -86,13 +86,3 @@ def idle(buffer_rows: int = 0) -> Build:
 def block(reqs: Iterable[int], offsets: Iterable[int], block_size: int) -> Build:
     """A diffusion model's denoise pass."""
     return forward("dllm_extend", reqs, block_offset=tuple(offsets), block_size=block_size)
-
-
-FIELDS = {
-    "prefix_len": "tokens whose cache entries exist",
-    "extend_len": "tokens that this forward computes",
-    "seq_len": "tokens so far, the newest one counted",
-    "committed_len": "tokens so far, without the newest one",
-    "step": "which forward of the loop, from 0",
-}
-"""What a field counts, where the request's state says it."""

@@ -17,8 +17,8 @@ from ropecheck.conformance.book.pages.parts import index, rendered, state
 from ropecheck.conformance.book.site import Page
 from ropecheck.conformance.book.words import block
 from ropecheck.conformance.book.worked import worked
-from ropecheck.conformance.scenario.words import FIELDS
-from ropecheck.spec.modes.declaration import NOBODY, PREFILLING, RUNNING, TEXT, Domain, Mode, Tree
+from ropecheck.conformance.scenario.domains import counts
+from ropecheck.spec.modes.declaration import NOBODY, PREFILLING, RUNNING, TEXT, Mode
 
 ROWS = {
     PREFILLING: "requests with tokens that no forward has computed yet: they wait, or were retracted",
@@ -63,7 +63,7 @@ def page(book: Book, mode: Mode) -> Page:
     here = dict(made.fields)
     parts = [(part, f"{part.name}: " if mode.composite else "") for part in mode.parts]
     fields = [
-        (prefix + field.name, FIELDS.get(field.kind) or in_words(field.domain), here.get(prefix + field.name, ""))
+        (prefix + field.name, counts(field), here.get(prefix + field.name, ""))
         for part, prefix in parts
         for field in part.fields
     ]
@@ -92,19 +92,6 @@ def page(book: Book, mode: Mode) -> Page:
         [*mode.bugs, *(bug for bugs in mode.bugs.values() for bug in bugs), *(name for name, _, _ in fields)]
     )
     return Page(path=path, title=mode.name, body=body, says=mode.title, words=words)
-
-
-def in_words(domain: Domain | None) -> str:
-    """What may be chosen."""
-    if domain is None:
-        return ""
-    if isinstance(domain, Tree):
-        size = f"as many nodes as {domain.nodes}" if domain.nodes else f"up to {domain.most} nodes"
-        shape = f"at most {domain.branches} children each" if domain.branches else "a chain"
-        return f"chosen for each row: the parents of a drafted tree's nodes after the root, {size}, {shape}"
-    per = "for each row" if domain.each else "once for the batch"
-    multiple = f", a multiple of {domain.multiple_of}" if domain.multiple_of else ""
-    return f"chosen {per}: {domain.low} to {domain.high}{multiple}"
 
 
 def declarations(mode: Mode) -> list[source.Shown]:
