@@ -18,7 +18,7 @@ import msgspec
 
 from ropecheck.adapters.batch import Batch
 
-PROTOCOL = 6
+PROTOCOL = 7
 """Raised with every change of a message; a worker of another number is refused at the handshake."""
 
 MAX_FRAME = 1 << 30
@@ -53,6 +53,15 @@ class Item(msgspec.Struct, frozen=True, array_like=True):
     """"image", "video" or "audio"."""
     start: int
     stop: int
+    more: tuple[tuple[int, int], ...] = ()
+    """Further spans of the same item."""
+    pixels: int = 0
+    """Which pixels: items of one number above 0 have one hash. 0: unlike all others."""
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """All of them, half-open, as the processor lists them."""
+        return ((self.start, self.stop), *self.more)
 
 
 class Media(msgspec.Struct, frozen=True, array_like=True):

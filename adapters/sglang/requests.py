@@ -3,7 +3,7 @@
 | spec field | adapter field | engine field |
 | --- | --- | --- |
 | prompt tokens | Submit.ids, Turn.ids | `Req.origin_input_ids` |
-| media run | Item.start, Item.stop (half-open) | `MultimodalDataItem.offsets` (last token included) |
+| media run | Item.spans (half-open) | `MultimodalDataItem.offsets` (last token included) |
 | prompt table, delta | Media.table, Media.delta | `MultimodalInputs.mrope_positions`, `.mrope_position_delta` |
 | generated tokens | Generate.ids | `Req.output_ids` |
 | prefix-cache hit | Schedule.hit | `RadixCache` match in `Req.init_next_round_input` |
@@ -48,6 +48,10 @@ PLACEHOLDERS = {"image": "im_token_id", "video": "video_token_id", "audio": "aud
 wherever that token stands."""
 
 
+EQUAL = 1 << 40
+"""Hashes of items of equal pixels begin here: no job has so many items."""
+
+
 def submit(state: JobState, step: Submit) -> None:
     """A plain request arrives."""
     engine = state.engine
@@ -87,8 +91,9 @@ def multimodal_inputs(state: JobState, media: Media, recv_ids: Any) -> Any:
         state.items += 1
         modality = getattr(engine.Modality, item.kind.upper())
         # The engine's offsets name the last token, the protocol's the one after it.
-        offsets = [(item.start, item.stop - 1)]
-        items.append(state.meter.call(engine.MultimodalDataItem, modality=modality, hash=state.items, offsets=offsets))
+        offsets = [(start, stop - 1) for start, stop in item.spans]
+        content = EQUAL + item.pixels if item.pixels else state.items
+        items.append(state.meter.call(engine.MultimodalDataItem, modality=modality, hash=content, offsets=offsets))
     fields = {
         "mm_items": items,
         **{PLACEHOLDERS[item.kind]: recv_ids[item.start] for item in media.items},

@@ -29,7 +29,7 @@ LEFT_OUT = (
 _UNUSED = ("sglang/multimodal_gen/", "sglang/test/", "sglang/benchmark/", "bin/", "tools/")
 _FOLLOWERS = ("sglang", "transformers", "tokenizers", "huggingface-hub")
 
-SUITE_NEEDS = ("msgspec", "typer", "rich", "hypothesis", "packaging", "numpy")
+SUITE_NEEDS = ("msgspec", "typer", "rich", "hypothesis", "covertable", "packaging", "numpy")
 
 ENGINE_NEEDS = (
     "transformers",

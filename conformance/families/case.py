@@ -84,6 +84,11 @@ def offered(family: str, target: str) -> str:
     return ABSENT.get((family, target), "checked")
 
 
+def families_of(target: str) -> tuple[str, ...]:
+    """The families whose prompt tables a target builds."""
+    return tuple(family for family in FAMILIES if offered(family, target) == "checked")
+
+
 def support_table() -> list[tuple[str, str, str, str]]:
     """(family, source, status in SGLang, status in transformers) for `ropecheck list families` and docs/families.md."""
     return [

@@ -13,6 +13,7 @@ from ropecheck.conformance.families.case import Case, Expected, expected
 from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, TableView, Unrun
 from ropecheck.conformance.judge.tally import Tally
+from ropecheck.conformance.scenario import dimensions
 from ropecheck.reference.blocks import Table
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.families.rules import FOUR_AXES, BuiltTable, BuiltTensor, TornPrompt
@@ -168,8 +169,13 @@ def outcome(case: Case, tally: Tally) -> Outcome:
         by_mode=tally.by_mode,
         failures=tuple(tally.failures),
         modes={case.mode: 1},
-        situations={f"{case.mode} x {case.torn or case.builder}": 1},
+        situations=dict.fromkeys((f"{case.mode} x {case.torn or case.builder}", *_bounds(case)), 1),
     )
+
+
+def _bounds(case: Case) -> tuple[str, ...]:
+    """What the case's right tables cross."""
+    return () if case.torn else dimensions.counted(dimensions.of_prompt(case.family, expected(case).deltas))
 
 
 def failure(

@@ -53,6 +53,8 @@ def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
             _cost(tally, check, result)
         else:
             tally.unrun.append(Unrun(stage="decode", message=f"answered with {type(result).__name__}", step=check.op))
+    for name in plan.situations if tally.modes else ():
+        tally.situations[name] = tally.situations.get(name, 0) + 1
     return Outcome(
         scenario=plan.scenario.id,
         name=plan.scenario.name,

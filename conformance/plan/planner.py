@@ -12,6 +12,7 @@ import numpy as np
 from ropecheck.adapters import protocol
 from ropecheck.conformance.plan import rotary
 from ropecheck.conformance.plan.rotary import RotaryCheck
+from ropecheck.conformance.scenario import dimensions
 from ropecheck.conformance.scenario import operations as ops
 from ropecheck.conformance.scenario.forward import Expected, buffer_tokens
 from ropecheck.conformance.scenario.lifecycle import Transition, apply
@@ -127,6 +128,8 @@ class Plan:
     scenario: ops.Scenario
     job: protocol.Job
     checks: tuple[Check, ...]
+    situations: tuple[str, ...] = ()
+    """What its arrivals are examples of, as the report counts them."""
 
 
 class _Mark(NamedTuple):
@@ -228,7 +231,8 @@ class _Planner:
         match op:
             case ops.Submit():
                 request = moved.state.requests[op.req]
-                return [protocol.Submit(op.req, request.ids, _media(moved.state, request), op.max_new_tokens)]
+                media = _media(moved.state, request, op.items)
+                return [protocol.Submit(op.req, request.ids, media, op.max_new_tokens)]
             case ops.Turn():
                 request = moved.state.requests[op.req]
                 return [
@@ -236,7 +240,7 @@ class _Planner:
                         session=op.session,
                         req=op.req,
                         ids=request.turn_ids,
-                        media=_media(moved.state, request),
+                        media=_media(moved.state, request, op.items),
                         parent=op.parent,
                         replace=op.replace,
                         offset=op.offset,
@@ -274,6 +278,8 @@ class _Planner:
         if forward.repeat:
             labels["again"] = ""
         situations = tuple(f"{expected.mode.name} x {situation}" for situation in sorted(expected.situations))
+        prefills = any(part.reads == PREFILLING for part in expected.mode.parts)
+        situations += dimensions.counted(dimensions.of_forward(expected.tables, expected.lines, prefills))
         echoed = forward.path == "direct" and expected.mode.given_indices
         self.checks.append(TableCheck(number, len(self.steps), expected, labels, situations, echoed=echoed))
         self.steps.append(forward)
@@ -346,7 +352,22 @@ def plan(scenario: ops.Scenario, device: str = "cpu") -> Plan:
             if isinstance(check, TableCheck) and not check.positions_only:
                 steps[check.result] = _with_right(steps[check.result], check)
     job = protocol.Job(id=scenario.id, steps=tuple(steps), device=device)
-    return Plan(scenario, job, checks)
+    return Plan(scenario, job, checks, _arrivals(scenario, checks))
+
+
+def _arrivals(scenario: ops.Scenario, checks: tuple[Check, ...]) -> tuple[str, ...]:
+    """The bounds that its requests and turns cross as they arrive."""
+    found: set[str] = set()
+    for op in scenario.ops:
+        if isinstance(op, ops.Submit | ops.Turn):
+            found |= dimensions.of_media(op.prompt, op.items)
+    replaced: set[int | None] = set()
+    for check in checks:
+        op = scenario.ops[check.op]
+        if isinstance(check, StateCheck) and check.turn is not None and isinstance(op, ops.Turn):
+            found |= dimensions.of_turn(check.turn, again=op.parent in replaced)
+            replaced |= {op.parent} if op.replace and op.parent is not None else set()
+    return dimensions.counted(found)
 
 
 def _with_right(step: protocol.Step, check: TableCheck) -> protocol.Step:
@@ -414,8 +435,8 @@ def _prefills(op: ops.Build, part: ops.BatchPart) -> bool:
     return mode_of(part.mode or op.batch.mode).reads == PREFILLING
 
 
-def _media(state: State, request: Request) -> protocol.Media | None:
-    """What the engine's processor would build from this turn alone."""
+def _media(state: State, request: Request, handed: str) -> protocol.Media | None:
+    """What the engine's processor would build from this turn alone. handed: how it hands its items over."""
     if not request.brings_media:
         return None
     line = turn_line(state, request)
@@ -426,7 +447,20 @@ def _media(state: State, request: Request) -> protocol.Media | None:
             items.append(protocol.Item(run.kind, start, start + count))
         start += count
     table = protocol.Tensor("int64", tuple(line.table.shape), line.table.tobytes())
-    return protocol.Media(table, line.delta, tuple(items))
+    return protocol.Media(table, line.delta, _handed(items, handed))
+
+
+def _handed(items: list[protocol.Item], how: str) -> tuple[protocol.Item, ...]:
+    """The items as a processor hands them over: `scenario.dimensions.ITEMS`."""
+    if how == "joined":
+        kinds = dict.fromkeys(item.kind for item in items)
+        groups = ([item for item in items if item.kind == kind] for kind in kinds)
+        return tuple(
+            msgspec.structs.replace(first, more=tuple((one.start, one.stop) for one in rest)) for first, *rest in groups
+        )
+    if how == "equal":
+        return tuple(msgspec.structs.replace(item, pixels=1) for item in items)
+    return tuple(reversed(items) if how == "reversed" else items)
 
 
 def _expected_state(state: State, request: Request, scheduled: bool) -> ExpectedState:

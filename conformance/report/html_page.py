@@ -18,6 +18,7 @@ from ropecheck.conformance.judge.outcome import TableView
 from ropecheck.conformance.report.json_file import all_warnings
 from ropecheck.conformance.report.terminal import header_lines, total_lines
 from ropecheck.conformance.run.events import Event, RunEnded, Summary
+from ropecheck.conformance.scenario import dimensions
 from ropecheck.conformance.store.files import write_atomic
 from ropecheck.spec.rules import all_rules
 
@@ -80,6 +81,7 @@ def page(summary: Summary, shown: Sequence[Card]) -> str:
         new=[card for card in shown if card.state == "new"],
         known=[card for card in shown if card.state != "new"],
         rows=matrix(summary, shown),
+        bounds=dimensions.reached(summary.situations),
         modes=sorted({card.mode for card in shown}),
         rules=sorted({card.rule for card in shown}),
         unrun=[

@@ -34,6 +34,7 @@ from ropecheck.conformance.run.events import (
     Summary,
     Warned,
 )
+from ropecheck.conformance.scenario import dimensions
 
 _EVERY = 5.0
 """Seconds between two plain lines."""
@@ -258,6 +259,7 @@ def total_lines(summary: Summary) -> list[Text]:
     rules = sum(1 for checks, _ in summary.rules.values() if checks)
     bad = summary.exit_code
     return [
+        *map(Text, dimensions.said(summary.situations)),
         Text(
             f"{totals.scenarios} scenarios, {totals.forwards} forwards, {checked} checks of {rules} rules in "
             f"{totals.seconds:.1f} s ({totals.engine_ns / 1e9:.1f} s in the engine, {totals.workers} workers)"

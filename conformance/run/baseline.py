@@ -1,4 +1,4 @@
-"""What a run of a target must reach, rule by mode: green that reached less is not green.
+"""What a run of a target must reach, rule by mode and bound by bound: green that reached less is not green.
 
 One file per target, version and device in `data/baseline`, written by `ropecheck run --write-baseline` from a run that
 somebody has looked at.
@@ -13,6 +13,7 @@ import msgspec
 
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.run.events import Summary
+from ropecheck.conformance.scenario import dimensions
 from ropecheck.conformance.store.files import pretty, write_atomic
 
 FOLDER = Path(__file__).parents[1] / "data" / "baseline"
@@ -22,7 +23,7 @@ DRAWN = ("hypothesis", "stateful", "scheduler")
 """Phases whose scenarios follow from the seed: a baseline speaks of seed 0."""
 
 Reached = dict[str, dict[str, tuple[str, ...]]]
-"""Phase -> rule -> modes in which it was asked."""
+"""Phase -> rule -> modes in which it was asked; and under `dimensions.PREFIX` the bounds that were crossed."""
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,7 +63,8 @@ def missing(summary: Summary, phases: Iterable[str], bound: str | None, baseline
     for phase in phases:
         here = summary.reached.get(phase, {})
         for rule, modes in baseline.phases.get(phase_key(phase, bound), {}).items():
-            out += [f"{phase}: {rule} in {mode}" for mode in modes if mode not in here.get(rule, ())]
+            between = " " if rule == dimensions.PREFIX else " in "
+            out += [f"{phase}: {rule}{between}{mode}" for mode in modes if mode not in here.get(rule, ())]
     return tuple(out)
 
 

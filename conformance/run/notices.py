@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from ropecheck.conformance.families.case import TARGETS, offered
+from ropecheck.conformance.families.case import TARGETS, families_of, offered
 from ropecheck.conformance.known.failures import Known
 from ropecheck.conformance.run.events import Header, Summary
 from ropecheck.conformance.run.speaking import speaking
+from ropecheck.conformance.scenario import dimensions
 from ropecheck.conformance.scenario.forward import situations_of
 from ropecheck.conformance.scripts.servers import made
 from ropecheck.conformance.versions import newer_than_known, numbered
@@ -64,6 +65,7 @@ def expected_situations() -> tuple[str, ...]:
 
 
 ROUTES = "routes not driven"
+BOUNDS = "bounds never crossed"
 NEVER = "rules never checked"
 IN_A_MODE = "rules never checked in a mode"
 
@@ -85,6 +87,14 @@ def unreached(summary: Summary, asked: Container[str]) -> dict[str, tuple[str, .
         ),
         "situations never reached": tuple(
             name for name in expected_situations() if "forwards" in asked and not summary.situations.get(name)
+        ),
+        BOUNDS: tuple(
+            sorted(
+                name
+                for needs in ("forwards", "prompt_tables")
+                for name in dimensions.every(needs, families_of(summary.header.hello.target))
+                if needs in asked and not summary.situations.get(f"{dimensions.PREFIX} x {name}")
+            )
         ),
         "modes that the scheduler never made": tuple(
             mode for mode in made() if "scheduler" in asked and not summary.modes.get(f"scheduler.{mode}", [0])[0]

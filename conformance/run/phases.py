@@ -142,6 +142,13 @@ def _laws(driver: Driver) -> None:
     driver.check_all(found, total=len(found))
 
 
+def _pairs(driver: Driver) -> None:
+    from ropecheck.conformance.scenarios.pairs import scenarios
+
+    found = scenarios()
+    driver.check_all(found, total=len(found))
+
+
 def _hypothesis(driver: Driver) -> None:
     from ropecheck.conformance.scenarios.random import random_scenarios
 
@@ -297,6 +304,7 @@ register(
     )
 )
 register(Phase(name="sizes", summary="sizes at which GPU kernels break", drive=_sizes, devices=("cuda",)))
+register(Phase(name="pairs", summary="far values in every mode, every pair of two", drive=_pairs))
 register(Phase(name="corpus", summary="scenarios that were kept", drive=_corpus, default=False, accepts=_has_corpus))
 register(Phase(name="guided", summary="random scenarios that follow what they reach", drive=_guided, default=False))
 register(Phase(name="fuzz", summary="random scenarios until the time is up", drive=_fuzz, default=False))

@@ -14,6 +14,7 @@ from ropecheck.conformance.known.causes import predicts
 from ropecheck.conformance.known.differences import Difference
 from ropecheck.conformance.known.failures import Known, match
 from ropecheck.conformance.run.events import MAX_UNRUN, Finding, Header, ScenarioDone, Summary
+from ropecheck.conformance.scenario import dimensions
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scripts.script import Script
 from ropecheck.conformance.store.files import AnyStored, Stored, StoredCase, StoredScript, pretty, write_atomic
@@ -53,6 +54,9 @@ class Tally:
             summary.modes.setdefault(mode, [0, 0])[0] += forwards
         for situation, times in outcome.situations.items():
             summary.situations[situation] = summary.situations.get(situation, 0) + times
+            kind, _, bound = situation.partition(" x ")
+            if kind == dimensions.PREFIX:  # a baseline knows them as it knows rules
+                reached.setdefault(kind, set()).add(bound)
         for mode, names in outcome.ran.items():
             seen = summary.ran.setdefault(mode, {})
             for name, forwards in names.items():

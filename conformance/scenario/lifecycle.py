@@ -53,7 +53,7 @@ def apply(state: State, op: Operation, build: bool = True) -> Transition:
         case Open():
             return Transition(state=turns.open_session(state, op.session, op.streaming))
         case Turn():
-            return Transition(state=turns.turn(state, turns.Asked(**{f: getattr(op, f) for f in op.__struct_fields__})))
+            return Transition(state=turns.turn(state, _asked(op)))
         case Build():
             return _forward(state, op, build)
         case Accept():
@@ -77,6 +77,10 @@ def apply(state: State, op: Operation, build: bool = True) -> Transition:
         case Rotate():
             rotary.table_of(state, op.req, op.layout, op.method)
             return Transition(state=state)
+
+
+def _asked(op: Turn) -> turns.Asked:
+    return turns.Asked(**{name: getattr(op, name) for name in turns.Asked.__dataclass_fields__})
 
 
 def _forward(state: State, op: Build, build: bool) -> Transition:

@@ -29,6 +29,9 @@ class Submit(msgspec.Struct, frozen=True, tag="submit", omit_defaults=True):
     max_new_tokens: int = UNLIMITED
     ahead: tuple[Run, ...] = ()
     """Runs that it will write, whose columns came with the prompt (GLM-Image)."""
+    items: str = ""
+    """How its processor hands its media over. "": an item each, in order; "joined": all of a kind in one item;
+    "reversed": the last one first; "equal": of equal pixels, which have one hash."""
 
 
 class Turn(msgspec.Struct, frozen=True, tag="turn", omit_defaults=True):
@@ -42,6 +45,8 @@ class Turn(msgspec.Struct, frozen=True, tag="turn", omit_defaults=True):
     offset: int = 0
     drop_previous_output: bool = False
     max_new_tokens: int = UNLIMITED
+    items: str = ""
+    """As in Submit."""
 
 
 class Build(msgspec.Struct, frozen=True, tag="forward", omit_defaults=True):

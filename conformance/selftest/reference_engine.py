@@ -113,7 +113,7 @@ class ReferenceEngine:
         table = self.appended(before, own)
         start = len(kept)
         if media is not None:
-            items = (*items, *((item.start + start, item.stop + start) for item in media.items))
+            items = (*items, *((first + start, stop + start) for item in media.items for first, stop in item.spans))
             media_width = table.shape[1]
         return Held((*kept, *ids), table, compose.delta(table), items, max_new_tokens, media_width=media_width)
 

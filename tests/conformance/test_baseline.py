@@ -49,3 +49,13 @@ def test_a_torn_baseline_is_one_line(tmp_path: Path) -> None:
     baseline.path_of("t", "1", "cpu", tmp_path).write_text("{")
     with pytest.raises(UsageError, match=r"t-1-cpu\.json: no readable baseline"):
         baseline.load("t", "1", "cpu", tmp_path)
+
+
+def test_a_bound_that_is_no_longer_crossed_is_named(tmp_path: Path) -> None:
+    right = summary(tmp_path, table_width={"decode"})
+    right.reached["pairs"] = {"bound": {"column 2^15", "rows 9"}}
+    baseline.write(right, None, tmp_path)
+    known = baseline.load(right.header.hello.target, right.header.hello.version, right.header.device, tmp_path)
+    assert known is not None
+    right.reached["pairs"] = {"bound": {"rows 9"}}
+    assert baseline.missing(right, ["pairs"], None, known) == ("pairs: bound column 2^15",)

@@ -59,7 +59,7 @@ class ItemsUnmoved(ReferenceEngine):
         right = super().continued(step, parent)
         if step.media is None:
             return right
-        own = tuple((item.start, item.stop) for item in step.media.items)
+        own = tuple(span for item in step.media.items for span in item.spans)
         return replace(right, items=(*right.items[: len(right.items) - len(own)], *own))
 
 
