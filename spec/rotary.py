@@ -342,8 +342,9 @@ def scaling(view: Rotation) -> Violation | None:
     return _angles(view)
 
 
-LOOKUPS = ("IndexError", "RuntimeError")
-"""What a tensor raises for an index that it does not have; an engine's refusal says which request and why."""
+LOOKUPS = ("IndexError", "RuntimeError", "AcceleratorError")
+"""What a tensor raises for an index that it does not have, on a host and on a device. An engine's refusal says which
+request, and why."""
 
 
 def within_reach(position: int, prepared: int) -> bool:

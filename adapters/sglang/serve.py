@@ -5,18 +5,23 @@ folder, a port, a device and, as JSON, more of the server's arguments. Execs the
 | --- | --- | --- |
 | server configuration | `--arguments` | options of `sglang.launch_server` |
 
-Faked: packages that the process imports and never calls (`absent_packages.EMPTY`), where they are missing.
+Faked: packages that the process imports and never calls (`absent_packages`), where they are missing; on a GPU what
+`native` says.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import sys
+from importlib.metadata import version
 from typing import Any
 
-from ropecheck.adapters.sglang.absent_packages import EMPTY
+from packaging.version import Version
+
+from ropecheck.adapters.sglang.absent_packages import EMPTY, VARIABLE, wanted
 
 EVERYWHERE: dict[str, Any] = {
     "dtype": "float32",
@@ -48,7 +53,7 @@ ON: dict[str, dict[str, Any]] = {
 
 ENVIRONMENT: dict[str, dict[str, str]] = {
     "cpu": {"CUDA_VISIBLE_DEVICES": "", "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"},
-    "cuda": {},
+    "cuda": {"ROPECHECK_NATIVE": "1"},
 }
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "SGLANG_DISABLE_TP_MEMORY_INBALANCE_CHECK": "1"}
 
@@ -65,6 +70,11 @@ def options(arguments: dict[str, Any]) -> list[str]:
     return words
 
 
+def needs_flashinfer() -> bool:
+    """Whether this release's sampler imports it on a GPU without asking, and it is missing."""
+    return Version(version("sglang")) < Version("0.5.18") and importlib.util.find_spec("flashinfer") is None
+
+
 def main() -> None:
     """Exec the engine's launcher."""
     parser = argparse.ArgumentParser(description="Serve a toy model.")
@@ -78,6 +88,9 @@ def main() -> None:
     arguments |= {"model_path": given.model}
     os.environ.update(ENVIRONMENT[given.device] | OFFLINE)
     os.environ["ROPECHECK_EMPTY"] = ",".join(EMPTY)
+    if given.device == "cuda" and needs_flashinfer():
+        os.environ[VARIABLE] = ",".join([*wanted(), "flashinfer"])
+        os.environ["SGLANG_IS_FLASHINFER_AVAILABLE"] = "false"
     if given.via == "engine":
         del arguments["log_level_http"]
         command = ["-m", "ropecheck.adapters.sglang.engine_server", str(given.port), json.dumps(arguments)]

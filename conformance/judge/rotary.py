@@ -12,8 +12,8 @@ from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Difference, Failure, Unrun
 from ropecheck.conformance.judge.signature import raise_signature, raised_line
 from ropecheck.conformance.judge.tally import Tally
-from ropecheck.conformance.plan.rotary import RotaryCheck, heads
-from ropecheck.reference.rotary import LAYOUTS, LONGEST, Floats
+from ropecheck.conformance.plan.rotary import RotaryCheck, heads, is_short
+from ropecheck.reference.rotary import LAYOUTS, Floats
 from ropecheck.spec.rotary import Heads, OfView, Part, Reach, Rotation, RowMoved, TableAfter
 
 MODE = "rotary"
@@ -26,8 +26,8 @@ TOLERANCE = 2e-4
 
 
 def judge_rotary(tally: Tally, check: RotaryCheck, answer: protocol.Answer) -> None:
-    """Judge the five answers; without the first there is nothing to compare the others with."""
-    first, *moved, of_view = (answer.results[number] for number in check.results)
+    """Judge the answers; without the first there is nothing to compare the others with."""
+    first, *others = (answer.results[number] for number in check.results)
     layout, seen = LAYOUTS[check.layout], _heads(tally, check, first)
     if not isinstance(first, protocol.Rotated) and not _raised(first):
         return
@@ -39,11 +39,12 @@ def judge_rotary(tally: Tally, check: RotaryCheck, answer: protocol.Answer) -> N
         seen=seen,
         tolerance=TOLERANCE * max(1.0, most / 100),
     )
-    if layout.longest < LONGEST:
+    if is_short(check.layout):
         error = first.type if isinstance(first, protocol.Raised) else ""
         _ask(tally, check, Reach(position=most, prepared=layout.longest, error=error, rotation=turned), first)
         return
     _ask(tally, check, turned, first)
+    *moved, of_view = others
     if seen is None or not all(part.dims for part in seen):
         return
     for row, result in enumerate(moved):

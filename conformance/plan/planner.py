@@ -297,7 +297,7 @@ class _Planner:
         self.steps.append(protocol.Cost(_message(op, expected, False)))
 
     def _rotate(self, number: int, op: ops.Rotate) -> None:
-        for method in rotary.methods(op.method, self.device):
+        for method in rotary.methods(op.method, self.device, op.layout):
             check = RotaryCheck(
                 number, len(self.steps), op.req, op.layout, method, table_of(self.state, op.req, op.layout, op.method)
             )

@@ -88,6 +88,9 @@ def test_each_device_takes_the_methods_that_it_has() -> None:
     for _ in range(2):
         assert [check.method for check in checks(plan(PICTURES, "cpu"))] == ["native"]
         assert [check.method for check in checks(plan(PICTURES, "cuda"))] == ["native", "device"]
+    short = scenario("short", "", Submit(0, (text(30),)), Rotate(0, "short"))
+    assert [check.method for check in checks(plan(short, "cuda"))] == ["device"]  # a lookup past its end ends a device
+    assert len(plan(short, "cuda").job.steps) == 2
     one = scenario("one", "", Submit(0, PROMPTS["two images"]), Rotate(0, method="device"))
     assert [check.method for check in checks(plan(one, "cpu"))] == ["device"]
 

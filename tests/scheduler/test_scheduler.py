@@ -63,6 +63,14 @@ def test_every_configuration_starts_and_makes_its_modes(hosts: Hosts, server: st
     assert {*servers()[server].modes, "decode" if server == "decode_only" else "extend"} <= seen
 
 
+def test_a_player_of_its_own_says_the_same(hosts: Hosts) -> None:
+    """As on a GPU, whose context outlives no fork."""
+    script = next(one for one in all_scripts() if one.name == "two images, one text (overlap)")
+    alone = Hosts(alone="cpu")
+    assert told(alone, script) == told(hosts, script)
+    alone.close()
+
+
 @functools.cache
 def _scripts(server: str) -> tuple[Script, ...]:
     return tuple(sorted((one for one in all_scripts() if one.server == server), key=lambda one: len(one.actions)))

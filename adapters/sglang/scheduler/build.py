@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ropecheck.adapters.play import Server
-from ropecheck.adapters.sglang import absent_packages
+from ropecheck.adapters.sglang import absent_packages, native
 from ropecheck.adapters.sglang.scheduler import slots
 
 VOCABULARY = 512
@@ -118,6 +118,7 @@ MODULES = (
 def load(device: str = "cpu") -> None:
     """Import all that a scheduler needs. Raises ImportError naming what the release lacks."""
     absent_packages.stand_in_empty("vllm")
+    native.without_dual_gemm()
     importlib.import_module(MODULES[0])
     for name in MODULES[1:]:
         try:
