@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ropecheck.adapters.play import Server
-from ropecheck.adapters.sglang import absent_packages, native
+from ropecheck.adapters.sglang import absent_packages, boot, native
 from ropecheck.adapters.sglang.scheduler import slots
 
 VOCABULARY = 512
@@ -85,6 +85,7 @@ DRAFTS: dict[str, dict[str, Any]] = {
 }
 """Draft models by name."""
 
+# Those that a release does not have are left out.
 _ARGUMENTS: dict[str, Any] = {
     "load_format": "dummy",
     "skip_tokenizer_init": True,
@@ -100,6 +101,7 @@ _ARGUMENTS: dict[str, Any] = {
     "chunked_prefill_size": 32,
     "enable_mixed_chunk": False,
     "disable_overlap_schedule": True,
+    "enable_streaming_session": True,
     "random_seed": 0,
 }
 
@@ -107,6 +109,7 @@ _ON = {"cpu": {"attention_backend": "torch_native"}, "cuda": {"attention_backend
 
 MODULES = (
     "sglang.srt.managers.scheduler",
+    "sglang.srt.managers.scheduler_components.output_sender",  # from 0.5.13 on: outputs are taken there
     "sglang.srt.models.registry",
     "sglang.srt.models.qwen2_5_vl",
     "sglang.srt.model_executor.runner.eager_runner",
@@ -119,8 +122,9 @@ def load(device: str = "cpu") -> None:
     """Import all that a scheduler needs. Raises ImportError naming what the release lacks."""
     absent_packages.stand_in_empty("vllm")
     native.without_dual_gemm()
-    importlib.import_module(MODULES[0])
-    for name in MODULES[1:]:
+    for name in MODULES[:2]:
+        importlib.import_module(name)
+    for name in MODULES[2:]:
         try:
             importlib.import_module(name)
         except ImportError:  # only saves time
@@ -145,11 +149,13 @@ class NotOffered(Exception):
 def build(server: Server, device: str = "cpu") -> Any:
     """The engine's scheduler, started. Raises NotOffered, or whatever the engine's constructors raise."""
     arguments_module: Any = importlib.import_module("sglang.srt.server_args")
-    context: Any = importlib.import_module("sglang.srt.runtime_context")
+    context: Any = boot.optional("sglang.srt.runtime_context")
     scheduler: Any = importlib.import_module("sglang.srt.managers.scheduler")
     known = set(inspect.signature(arguments_module.ServerArgs).parameters)
     if missing := sorted(set(server.arguments) - known):
         raise NotOffered(f"this release's server has no argument {missing[0]}")
+    if device == "cpu" and (problem := slots.lacking(server.arguments)):
+        raise NotOffered(problem)
     refresh(scheduler)
     ours = _ARGUMENTS | {"device": device} | _ON[device]
     given = {name: value for name, value in ours.items() if name in known} | server.arguments
@@ -159,7 +165,8 @@ def build(server: Server, device: str = "cpu") -> Any:
     arguments = arguments_module.ServerArgs(model_path=checkpoint(_MODEL), **given)
     ports = arguments_module.PortArgs.init_new(arguments)
     if not hasattr(context, "SpawnRanks"):  # up to 0.5.20 ranks are the constructor's arguments
-        context.publish(arguments, role="scheduler")
+        if hasattr(context, "publish"):  # up to 0.5.16 the constructor does it
+            context.publish(arguments, role="scheduler")
         ranks = [
             name for name in inspect.signature(scheduler.Scheduler).parameters if name.endswith(("_rank", "gpu_id"))
         ]

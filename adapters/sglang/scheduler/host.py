@@ -316,7 +316,7 @@ def _plays(pipes: list[int], player: Any, told_of: dict[str, bool], device: str 
                 player.dead = True
                 told = Told(problem=str(fault), stage="adapter", dead=True)
             except build.NotOffered as lacking:
-                told = Told(problem=str(lacking), stage="not offered")
+                told = Told(problem=str(lacking), stage="not offered", dead=player.dead)
             signal.setitimer(signal.ITIMER_PROF, 0)
             send(pipe, told)
 

@@ -6,7 +6,8 @@ engine's Triton programs, interpreted.
 | - | `PLAIN` | Triton kernels of `sglang.kernels.ops.speculative`, by module and name |
 
 Faked: the kernels in `PLAIN` (an interpreted launch costs ten milliseconds), the copying of cache contents, the corpus
-that NGRAM drafts from, and the names that releases import from the package of binary kernels.
+that NGRAM drafts from, the names that releases import from the package of binary kernels, and reductions over the only
+rank.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,6 +27,11 @@ from ropecheck.adapters.sglang import absent_packages
 
 SPECULATIVE = "sglang.kernels.ops.speculative"
 NGRAM = "sglang.srt.speculative.ngram_worker"
+TRITON = (
+    *(f"{SPECULATIVE}.{name}" for name in ("spec_tree", "reconstruct_tree", "cache_locs")),
+    "sglang.srt.speculative.eagle_utils",  # up to 0.5.22
+)
+"""Modules that choose between compiled kernels and Triton's."""
 
 
 class Plain:
@@ -201,8 +207,8 @@ def install() -> None:
 
 
 def _prefer_triton() -> None:
-    for name in ("spec_tree", "reconstruct_tree", "cache_locs"):
-        module = _module(f"{SPECULATIVE}.{name}")
+    for name in TRITON:
+        module = _module(name)
         if hasattr(module, "_is_xpu"):
             vars(module)["_is_xpu"] = True  # the branch that launches Triton programs
 
@@ -213,20 +219,37 @@ def _draft_from_trees() -> None:
         vars(ngram)["NgramCorpus"] = Drafter
 
 
+def lacking(arguments: Mapping[str, Any]) -> str:
+    """Why this release cannot be started so here; "" when it can."""
+    algorithm = arguments.get("speculative_algorithm")
+    if algorithm == "NGRAM" and hasattr(_module(NGRAM), "reconstruct_indices_from_tree_mask"):
+        return "this release makes the positions of n-gram trees in a compiled kernel alone"
+    trees = (f"{SPECULATIVE}.spec_tree", "sglang.srt.speculative.eagle_utils")
+    if algorithm and not any(hasattr(_module(name), "sgl_build_tree_kernel_triton") for name in trees):
+        return "this release makes the positions of drafted trees in a compiled kernel alone"
+    return ""
+
+
 def on_the_host() -> None:
     """A hierarchical cache, and a decode server, keep tokens' caches in memory that a GPU can reach: plain memory here,
     and copies copy nothing."""
     common = _module("sglang.srt.mem_cache.pool_host.common")
     if hasattr(common, "_cuda_host_register"):
         vars(common)["_cuda_host_register"] = nothing
-    stream = getattr(_module("torch").cpu, "Stream", None)
+    torch = _module("torch")
+    stream = getattr(torch.cpu, "Stream", None)
     if stream is not None and not hasattr(stream, "synchronize"):
         stream.synchronize = nothing
+    torch.distributed.all_reduce = nothing  # one rank; the threads that would run it are not in a fork
+    for module in [found for name, found in sys.modules.items() if name.startswith("sglang.srt.")]:
+        if vars(module).get("device_module") is torch.cuda:
+            vars(module)["device_module"] = torch.cpu
     folder = _module("sglang.srt.mem_cache.pool_host")
-    for file in Path(folder.__file__).parent.glob("*.py") if folder is not None else ():
-        module = _module(f"{folder.__name__}.{file.stem}")
-        for name in set(re.findall(r"\btransfer_kv_\w+", file.read_text("utf-8"))):
-            if module is not None and not hasattr(module, name):
+    files = Path(folder.__file__).parent.glob("*.py") if folder is not None else ()
+    pools = [f"{folder.__name__}.{file.stem}" for file in files]
+    for module in filter(None, map(_module, [*pools, "sglang.srt.mem_cache.memory_pool_host"])):
+        for name in set(re.findall(r"\btransfer_kv_\w+", Path(module.__file__).read_text("utf-8"))):
+            if not hasattr(module, name):
                 vars(module)[name] = nothing
 
 
