@@ -16,6 +16,7 @@ class Tally:
         self.by_mode: dict[str, dict[str, int]] = {}
         """Rule -> mode -> times that it was asked."""
         self.failures: list[Failure] = []
+        self._told: set[object] = set()
         self.not_offered: list[tuple[str, str]] = []
         self.unrun: list[Unrun] = []
         self.modes: dict[str, int] = {}
@@ -52,6 +53,11 @@ class Tally:
         by_mode[mode] = by_mode.get(mode, 0) + 1
 
     def fail(self, failure: Failure) -> None:
-        """Record a failure, once per rule, mode and signature of an operation."""
-        if not any(known.key == failure.key and known.step == failure.step for known in self.failures):
+        """Record a failure, once per rule, mode and signature of an operation, of each table and request.
+
+        What one request shows must not stand for another that fails alike for another reason.
+        """
+        place = (failure.key, failure.step, failure.label, failure.difference and failure.difference.request)
+        if place not in self._told:
+            self._told.add(place)
             self.failures.append(failure)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,8 +18,8 @@ import msgspec
 from ropecheck.conformance.errors import UsageError, meant
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.judge.outcome import Failure, Outcome
-from ropecheck.conformance.known.causes import CAUSES, known_cause, predicts
 from ropecheck.conformance.known.differences import Difference
+from ropecheck.conformance.known.model import BUGS, alike
 from ropecheck.conformance.known.script_causes import SCRIPT_CAUSES
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scripts.script import Script
@@ -51,7 +51,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     witness: str
     """File name of a scenario beside the entry."""
     cause: str = ""
-    """A name in `causes`: when the bug applies and what comes out. A failure that it does not predict is new."""
+    """A name in `model.BUGS` or `SCRIPT_CAUSES`: when the bug applies and what comes out. A failure that it does not
+    predict is new."""
     shows: str = ""
     """The witness's first difference, in numbers: another fault of the same shape does not hide here."""
 
@@ -128,8 +129,8 @@ def _read(path: Path) -> Known:
         raise UsageError(f"{path}: an entry stands for one failure; wildcards are not allowed")
     if entry.rule not in all_rules():
         raise UsageError(f"{path}: unknown rule {entry.rule!r}{meant(entry.rule, all_rules())}")
-    if entry.cause and not known_cause(entry.cause):
-        raise UsageError(f"{path}: unknown cause {entry.cause!r}{meant(entry.cause, (*CAUSES, *SCRIPT_CAUSES))}")
+    if entry.cause and entry.cause not in BUGS and entry.cause not in SCRIPT_CAUSES:
+        raise UsageError(f"{path}: unknown cause {entry.cause!r}{meant(entry.cause, (*BUGS, *SCRIPT_CAUSES))}")
     try:
         parse_range(entry.versions)
     except ValueError as error:
@@ -203,12 +204,46 @@ def check_difference(entry: Difference, case: Case, outcome: Outcome, target: st
     return Check(entry, "stale", f"its witness {case.name!r} passes: the difference is gone, remove the entry")
 
 
-def match(failure: Failure, entries: Iterable[Known], scenario: Scenario | Script | None = None) -> Known | None:
-    """The entry that expects this failure: its shape, and in this scenario its cause."""
+def match(
+    failure: Failure, entries: Iterable[Known], subject: Scenario | Script, predicted: Iterable[Failure] = ()
+) -> Known | None:
+    """The entry that expects this failure: its shape, and its cause there. predicted: what fails in the scenario on an
+    engine with the bugs of the list."""
     for known in entries:
-        if known.entry.key == failure.key and (scenario is None or predicts(known.entry.cause, scenario, failure)):
+        if known.entry.key == failure.key and _gives(known.entry.cause, subject, failure, predicted):
             return known
     return None
+
+
+def _gives(cause: str, subject: Scenario | Script, failure: Failure, predicted: Iterable[Failure]) -> bool:
+    """Whether this cause gives this failure; "" stands for nothing in particular and so for everything."""
+    if isinstance(subject, Script) and cause in SCRIPT_CAUSES:
+        return SCRIPT_CAUSES[cause](subject, failure)
+    return not cause or (cause in BUGS and any(alike(failure, other) for other in predicted))
+
+
+def entries_for(
+    subject: Scenario | Script, failures: Sequence[Failure], entries: Sequence[Known], predicted: Sequence[Failure] = ()
+) -> list[Known | None]:
+    """The entry that expects each failure.
+
+    A consequence (`follows`) is expected with its causes: with the failures of the rule that it follows, in the same
+    scenario, when each of them is. Those of a modelled bug must have been predicted as well.
+    """
+    own = [match(failure, entries, subject, predicted) for failure in failures]
+    found = []
+    for failure, known in zip(failures, own, strict=True):
+        if known is None and failure.follows:
+            causes = [
+                entry
+                for cause, entry in zip(failures, own, strict=True)
+                if cause.rule == failure.follows and not cause.follows
+            ]
+            known = causes[0] if causes and None not in causes else None
+            if known is not None and known.entry.cause in BUGS:
+                known = known if any(alike(failure, other) for other in predicted) else None
+        found.append(known)
+    return found
 
 
 def add(folder: Path, entry: Entry, witness: Scenario | Script) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable
 
 import msgspec
 
@@ -38,6 +39,18 @@ class KnownState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     message: str
 
 
+class EntryCount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An entry of the known-failure list, or a known difference: what it says, beside what came out."""
+
+    name: str
+    predicted: int
+    """Scenarios that must fail with it."""
+    shown: int
+    """Scenarios that did."""
+    right: str
+    """One that must have and did not, "NAME (ID)"; "" for none."""
+
+
 class NotOffered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     mode: str
     reason: str
@@ -64,6 +77,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     known: tuple[KnownState, ...]
     differences: dict[str, int]
     """Known difference of prompt tables -> failures that it explains."""
+    entries: tuple[EntryCount, ...] = ()
     lines: dict[str, str]
     """Engine file -> lines that ran, as results.ranges writes them; {} where the worker was not asked to tell."""
     not_offered: tuple[NotOffered, ...]
@@ -98,6 +112,7 @@ def build(summary: Summary) -> Part:
             )
         ),
         differences=dict(sorted(summary.differences.items())),
+        entries=entry_counts(summary),
         lines={file: ranges.text_of(lines) for file, lines in sorted(summary.lines.items())},
         not_offered=tuple(
             NotOffered(mode=mode, reason=reason, scenarios=count)
@@ -109,3 +124,36 @@ def build(summary: Summary) -> Part:
         ),
         unreached={what: tuple(sorted(names)) for what, names in summary.unreached.items()},
     )
+
+
+def entry_counts(summary: Summary) -> tuple[EntryCount, ...]:
+    """Over all phases, by name."""
+    found = [
+        EntryCount(name=name, predicted=counts.predicted, shown=counts.shown, right=counts.right)
+        for by_name in summary.entries.values()
+        for name, counts in by_name.items()
+    ]
+    return added_counts(found)
+
+
+def added_counts(counts: Iterable[EntryCount]) -> tuple[EntryCount, ...]:
+    """One for each name."""
+    found: dict[str, EntryCount] = {}
+    for one in counts:
+        before = found.get(one.name)
+        if before is not None:
+            right = min(filter(None, (before.right, one.right)), default="")
+            predicted, shown = before.predicted + one.predicted, before.shown + one.shown
+            one = EntryCount(name=one.name, predicted=predicted, shown=shown, right=right)
+        found[one.name] = one
+    return tuple(found[name] for name in sorted(found))
+
+
+def overdue_lines(counts: Iterable[EntryCount]) -> list[str]:
+    """What was predicted and is right, one warning per entry."""
+    return [
+        f"known {one.name}: {one.predicted - one.shown} of {one.predicted} scenarios that must fail with it are right, "
+        f"such as {one.right}: the entry says too much, or the bug is gone there (`ropecheck known prune`)"
+        for one in counts
+        if one.shown < one.predicted
+    ]

@@ -24,7 +24,7 @@ from ropecheck.conformance.report.json_file import (
     ScopeReport,
     TotalsReport,
 )
-from ropecheck.conformance.report.part import KnownState, NotOffered, Part
+from ropecheck.conformance.report.part import KnownState, NotOffered, Part, added_counts
 from ropecheck.conformance.results import covers as joining
 from ropecheck.conformance.results.state import derived_warnings, own_warnings
 from ropecheck.conformance.run.events import BROKEN, MAX_UNRUN
@@ -146,6 +146,7 @@ def _parts(one: Part, other: Part) -> Part:
         gave_up=one.gave_up or other.gave_up,
         known=_known(one.known, other.known),
         differences=_counts(one.differences, other.differences),
+        entries=added_counts((*one.entries, *other.entries)),
         lines={file: ranges.both(one.lines.get(file, ""), other.lines.get(file, "")) for file in files},
         not_offered=tuple(_summed(NotOffered, ("mode", "reason"), ("scenarios",), one.not_offered, other.not_offered)),
         unrun=tuple(sorted(unrun, key=lambda each: each.id)[:MAX_UNRUN]),

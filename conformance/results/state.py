@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ropecheck.conformance.report.json_file import Report
+from ropecheck.conformance.results.part import overdue_lines
 from ropecheck.conformance.run.events import BROKEN
 from ropecheck.conformance.run.notices import not_offered_lines, unreached_lines
 
@@ -32,6 +33,7 @@ def derived_warnings(report: Report) -> list[str]:
     if whole(report) and any(covers.complete for covers in part.covers):
         lines += unreached_lines(part.unreached)
     lines += not_offered_lines({(one.mode, one.reason): one.scenarios for one in part.not_offered})
+    lines += overdue_lines(part.entries)
     lines += [f"known failure {one.name} is {one.state}: {one.message}" for one in part.known if one.state in BROKEN]
     lines += [f"could not run: {one.name} ({one.id}): {one.stage}: {one.message}" for one in part.unrun]
     if part.gave_up:

@@ -34,6 +34,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     version: str
     device: str
     phases: Reached
+    entries: dict[str, dict[str, int]] = {}
+    """Phase -> known failure or difference -> scenarios that show it."""
 
 
 def path_of(target: str, version: str, device: str, folder: Path = FOLDER) -> Path:
@@ -58,13 +60,17 @@ def phase_key(phase: str, bound: str | None) -> str:
 
 
 def missing(summary: Summary, phases: Iterable[str], bound: str | None, baseline: Baseline) -> tuple[str, ...]:
-    """What these phases reached in the baseline and not in this run: "phase: rule in mode"."""
+    """What these phases reached in the baseline and not in this run: "phase: rule in mode", "phase: known .."."""
     out = []
     for phase in phases:
         here = summary.reached.get(phase, {})
         for rule, modes in baseline.phases.get(phase_key(phase, bound), {}).items():
             between = " " if rule == dimensions.PREFIX else " in "
             out += [f"{phase}: {rule}{between}{mode}" for mode in modes if mode not in here.get(rule, ())]
+        counts = summary.entries.get(phase, {})
+        for entry, most in baseline.entries.get(phase_key(phase, bound), {}).items():
+            if (shown := counts[entry].shown if entry in counts else 0) < most:
+                out.append(f"{phase}: known {entry} in {shown} scenarios, not {most}")
     return tuple(out)
 
 
@@ -74,12 +80,19 @@ def write(summary: Summary, bound: str | None, folder: Path = FOLDER) -> Path:
     known = load(header.hello.target, header.hello.version, header.device, folder)
     phases: Reached = dict(known.phases) if known is not None else {}
     phases |= {phase_key(phase, bound): _sorted(rules) for phase, rules in summary.reached.items() if phase != "known"}
+    entries = dict(known.entries) if known is not None else {}
+    entries |= {
+        phase_key(phase, bound): {name: counts.shown for name, counts in sorted(summary.entries.get(phase, {}).items())}
+        for phase in summary.reached
+        if phase != "known"
+    }
     path = path_of(header.hello.target, header.hello.version, header.device, folder)
     kept = Baseline(
         target=header.hello.target,
         version=header.hello.version,
         device=header.device,
         phases=dict(sorted(phases.items())),
+        entries=dict(sorted(entries.items())),
     )
     write_atomic(path, pretty(kept))
     return path

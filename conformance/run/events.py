@@ -70,6 +70,8 @@ class ScenarioDone:
     outcome: Outcome
     lines: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Engine file -> lines that ran, where the worker tells."""
+    predicted: Sequence[Failure] = ()
+    """What the bugs of the known-failure list must give there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,18 @@ class Gone:
     scenario: str
     """Id of one that shows it on the base."""
     name: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Counts:
+    """Of an entry of the known-failure list or a known difference: what it says, beside what came out."""
+
+    predicted: int = 0
+    """Scenarios that must fail with it."""
+    shown: int = 0
+    """Of those, the ones that did."""
+    right: str = ""
+    """One that did not, "NAME (ID)": the entry says too much, or the bug is gone there."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -184,6 +198,8 @@ class Summary:
     not_offered: dict[tuple[str, str], int] = field(default_factory=dict)
     """(mode, reason) -> scenarios."""
     known: list[Check] = field(default_factory=list)
+    entries: dict[str, dict[str, Counts]] = field(default_factory=dict)
+    """Phase -> entry -> its counts there."""
     differences: dict[str, int] = field(default_factory=dict)
     """Known difference -> failures that it explains."""
     routes: set[str] = field(default_factory=set)

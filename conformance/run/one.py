@@ -9,6 +9,7 @@ from ropecheck.adapters import protocol
 from ropecheck.conformance.errors import GaveUp
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.known import failures as known_list
+from ropecheck.conformance.known.model import bugs_of, predicted
 from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.run.events import Header, ScenarioDone, Summary
 from ropecheck.conformance.run.pool import Pool
@@ -48,7 +49,8 @@ def asked(
     if not isinstance(answer, protocol.Answer):
         raise GaveUp(f"{scenario.name} ({scenario.id}) could not run: {answer}")
     tally = Tally(header)
-    tally.add(ScenarioDone("export", scenario, judge(planned, answer)))
+    bugs = bugs_of(known.entry.cause for known in header.known)
+    tally.add(ScenarioDone("export", scenario, judge(planned, answer), predicted=predicted(planned, bugs)))
     summary = tally.summary
     summary.sort()
     causes = [finding for finding in summary.findings if not finding.failure.follows]

@@ -21,8 +21,10 @@ from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.known import differences as family_known
 from ropecheck.conformance.known import failures as known_list
+from ropecheck.conformance.known import model
 from ropecheck.conformance.known.base import news
 from ropecheck.conformance.plan.planner import Plan, plan
+from ropecheck.conformance.results.part import entry_counts, overdue_lines
 from ropecheck.conformance.routes.verdict import judge as judge_route
 from ropecheck.conformance.run import baseline
 from ropecheck.conformance.run.base import Base
@@ -119,6 +121,7 @@ class Runner:
         self._listeners = tuple(listeners)
         self._shard = settings.shard
         self._device = settings.device
+        self._bugs = model.bugs_of(known.entry.cause for known in header.known)
         self._seen: set[str] = set()
         self._phase = ""
         self._passing = Passing()
@@ -211,11 +214,11 @@ class Runner:
                 continue
             smaller: Scenario | Script
             if isinstance(finding.scenario, Script):
-                smaller, failure = shrink_script(finding.scenario, finding.key, self._quietly, min(left, SHRINK_ONE))
+                smaller, failure = shrink_script(finding.scenario, finding.key, self._news, min(left, SHRINK_ONE))
                 if failure is not None:
                     self.tally.shrunk(finding, smaller, failure)
                 continue
-            smaller, failure = shrink(finding.scenario, finding.key, self._quietly, min(left, SHRINK_ONE))
+            smaller, failure = shrink(finding.scenario, finding.key, self._news, min(left, SHRINK_ONE))
             if failure is not None:
                 self.tally.shrunk(finding, smaller, failure)
 
@@ -238,10 +241,20 @@ class Runner:
     def _quietly(self, scenario: Subject) -> Outcome:
         """A scenario's outcome, outside all counts."""
         for planned, answer in self._pool.answers(self._plans([scenario])):
+            return verdict_of(planned, answer)
+        raise AssertionError("the pool answers every plan")
+
+    def _news(self, scenario: Subject) -> Outcome:
+        """The same, of its failures only those that nobody expects: what is new must not shrink to what is known."""
+        for planned, answer in self._pool.answers(self._plans([scenario])):
             outcome = verdict_of(planned, answer)
-            if self._base is None or not outcome.failures:
-                return outcome
-            return msgspec.structs.replace(outcome, failures=news(outcome, self._base.outcome(scenario.id)))
+            if self._base is not None:
+                fresh = news(outcome, self._base.outcome(scenario.id)) if outcome.failures else ()
+            else:
+                done = ScenarioDone("", scenario, outcome, predicted=self._predicted(planned))
+                expected = zip(outcome.failures, self.tally.expectations(done), strict=True)
+                fresh = tuple(failure for failure, known in expected if known is None)
+            return msgspec.structs.replace(outcome, failures=fresh)
         raise AssertionError("the pool answers every plan")
 
     def _fresh(self, scenarios: Iterable[Subject]) -> Iterator[Subject]:
@@ -265,7 +278,7 @@ class Runner:
             if isinstance(answer, protocol.Answer):
                 self.tally.summary.routes.update(answer.routes)
             outcome = self._choice.of(verdict_of(planned, answer))
-            done = ScenarioDone(self._phase, planned.scenario, outcome, lines)
+            done = ScenarioDone(self._phase, planned.scenario, outcome, lines, self._predicted(planned))
             base = self._base.outcome(planned.scenario.id) if self._base and done.outcome.failures else None
             self.tally.add(done, base)
             self._passing.note(done)
@@ -273,6 +286,10 @@ class Runner:
             if done.outcome.failures:
                 self._tell()
             yield done
+
+    def _predicted(self, planned: AnyPlan) -> tuple[Failure, ...]:
+        """What the bugs of the list give there; with a base, that says it."""
+        return model.predicted(planned, self._bugs) if isinstance(planned, Plan) and self._base is None else ()
 
     def _tell(self) -> None:
         """Say at once what is new. Raises Enough when that was as much as was asked for."""
@@ -509,6 +526,8 @@ def run(settings: Settings, listeners: Iterable[Listener], warm: Pool[AnyPlan] |
             runner.warn(line)
         for line in not_offered_lines(summary.not_offered):
             runner.warn(line)
+        for line in overdue_lines(entry_counts(summary)):
+            runner.warn(line, loud=True)
         if whole and not summary.stopped:
             _measure(settings, runner)
         scope = summary.scope

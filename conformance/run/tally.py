@@ -8,17 +8,19 @@ from pathlib import Path
 
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
-from ropecheck.conformance.judge.states import STATE_RULES
 from ropecheck.conformance.known.base import OnBase, news, otherwise
-from ropecheck.conformance.known.causes import predicts
 from ropecheck.conformance.known.differences import Difference
-from ropecheck.conformance.known.failures import Known, match
-from ropecheck.conformance.run.events import MAX_UNRUN, Finding, Header, ScenarioDone, Summary
+from ropecheck.conformance.known.failures import Known, entries_for
+from ropecheck.conformance.known.model import BUGS
+from ropecheck.conformance.run.events import MAX_UNRUN, Counts, Finding, Header, ScenarioDone, Summary
 from ropecheck.conformance.scenario import dimensions
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scripts.script import Script
 from ropecheck.conformance.store.files import AnyStored, Stored, StoredCase, StoredScript, pretty, write_atomic
 from ropecheck.conformance.subject import Subject, size_of
+
+Expected = Known | Difference | OnBase | None
+"""What expects a failure."""
 
 
 class Tally:
@@ -67,7 +69,10 @@ class Tally:
             summary.lines.setdefault(file, set()).update(lines)
         for pair in set(outcome.not_offered):
             summary.not_offered[pair] = summary.not_offered.get(pair, 0) + 1
-        new = self._failures(done, base) if outcome.failures else 0
+        expected_by = self.expectations(done, base)
+        if base is None:
+            self._count(done, expected_by)
+        new = self._failures(done, base, expected_by) if outcome.failures else 0
         if outcome.unrun:
             self._unrun(done.scenario, outcome.unrun)
         if new:
@@ -83,11 +88,24 @@ class Tally:
         if self._trouble is not None:
             raise self._trouble
 
-    def _failures(self, done: ScenarioDone, base: Outcome | None) -> int:
+    def _count(self, done: ScenarioDone, expected_by: Sequence[Expected]) -> None:
+        """Of each entry, whether it said that this scenario fails with it, and whether it does."""
+        outcome = done.outcome
+        shown = {known.name for known in expected_by if known is not None}
+        must = {failure.key for failure in done.predicted if failure.mode in outcome.by_mode.get(failure.rule, ())}
+        for known in self.summary.header.known if must or shown else ():
+            says = known.entry.key in must if known.entry.cause in BUGS else known.name in shown
+            if says or known.name in shown:
+                counts = self.summary.entries.setdefault(done.phase, {}).setdefault(known.name, Counts())
+                counts.predicted += says
+                counts.shown += known.name in shown
+                if known.name not in shown and not counts.right:
+                    counts.right = f"{outcome.name} ({outcome.scenario})"
+
+    def _failures(self, done: ScenarioDone, base: Outcome | None, expected_by: Sequence[Expected]) -> int:
         """Group the failures; returns how many of them no entry expects."""
         new = 0
         size = size_of(done.scenario)
-        expected_by = self._expectations(done, base)
         for failure, known in zip(done.outcome.failures, expected_by, strict=True):
             self.summary.rules.setdefault(failure.rule, [0, 0])[1] += 1
             self.summary.modes.setdefault(failure.mode, [0, 0])[1] += 1
@@ -108,7 +126,7 @@ class Tally:
             new += known is None
         return new
 
-    def _expectations(self, done: ScenarioDone, base: Outcome | None) -> Sequence[Known | Difference | OnBase | None]:
+    def expectations(self, done: ScenarioDone, base: Outcome | None = None) -> Sequence[Expected]:
         """The entry that expects each failure. With a base, what it does alike is expected, and nothing else is."""
         failures = done.outcome.failures
         if base is not None:
@@ -116,7 +134,7 @@ class Tally:
             return [None if failure in fresh else OnBase(self.summary.header.base) for failure in failures]
         if isinstance(done.scenario, Case):
             return [self._explained(done.scenario, failure) for failure in failures]
-        return entries_for(done.scenario, failures, self.summary.header.known)
+        return entries_for(done.scenario, failures, self.summary.header.known, done.predicted)
 
     def _explained(self, case: Case, failure: Failure) -> Difference | None:
         """The first known difference that explains the failure; all that do are counted."""
@@ -167,24 +185,3 @@ class Tally:
         except OSError as error:
             self._trouble = error
         return str(Path("failures") / f"{scenario.id}.json")
-
-
-def entries_for(
-    scenario: Scenario | Script, failures: Sequence[Failure], entries: Sequence[Known]
-) -> list[Known | None]:
-    """The entry that expects each failure. A consequence (`follows`) is expected with its causes: with the failures
-    of the rule that it follows, in the same scenario, when each of them is, and the cause predicts what is held."""
-    own = [match(failure, entries, scenario) for failure in failures]
-    found = []
-    for failure, known in zip(failures, own, strict=True):
-        if known is None and failure.follows:
-            causes = [
-                entry
-                for cause, entry in zip(failures, own, strict=True)
-                if cause.rule == failure.follows and not cause.follows
-            ]
-            known = causes[0] if causes and None not in causes else None
-            if known is not None and failure.rule in STATE_RULES:
-                known = known if predicts(known.entry.cause, scenario, failure) else None
-        found.append(known)
-    return found

@@ -3,20 +3,20 @@ what the witness shows is gone once that cause is mended."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from ropecheck.adapters.sglang.mends import MENDS
-from ropecheck.conformance.judge.outcome import Difference, Failure, TableView
+from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.judge.verdict import judge
-from ropecheck.conformance.known.causes import CAUSES, predicts
-from ropecheck.conformance.known.failures import Known, load, match
-from ropecheck.conformance.plan.planner import plan
-from ropecheck.conformance.run.tally import entries_for
-from ropecheck.conformance.scenario.operations import Retract, Scenario, Turn
-from ropecheck.conformance.scenario.words import decode
+from ropecheck.conformance.known.failures import Known, entries_for, load, match
+from ropecheck.conformance.known.model import alike, bugs_of, predicted
+from ropecheck.conformance.plan.planner import Plan, plan
+from ropecheck.conformance.scenario.operations import Scenario, Turn
 from ropecheck.conformance.scenarios.chosen import chosen
-from ropecheck.conformance.scenarios.chosen.script import PROMPTS, running, scenario
 from tests.adapters_sglang.engine_faults import OTHERS
 from tests.adapters_sglang.support import Worker
 
@@ -24,8 +24,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("planted")]
 
 ENTRIES = tuple(known for known in load() if isinstance(known.witness, Scenario))
 
-PLAIN = scenario("plain", "", running(PROMPTS["image last"], PROMPTS["text"]), decode((0, 1)))
-"""Nothing in it that any of the bugs needs."""
+BUGS = bugs_of(known.entry.cause for known in ENTRIES)
 
 
 def scenario_of(known: Known) -> Scenario:
@@ -34,69 +33,46 @@ def scenario_of(known: Known) -> Scenario:
     return known.witness
 
 
-def shown(planted_worker: Worker, known: Known) -> Failure:
-    """The entry's failure, as the real engine gives it."""
-    witness = scenario_of(known)
-    planned = plan(witness)
-    outcome = judge(planned, planted_worker.run(planned.job))
-    return next(failure for failure in outcome.failures if failure.key == known.entry.key)
-
-
-def elsewhere(failure: Failure) -> Failure:
-    """The same failure where nothing gives cause for it."""
-    difference = failure.difference
-    if difference is not None and difference.request not in (-1, None):
-        difference = msgspec.structs.replace(difference, request=0)
-    return msgspec.structs.replace(failure, step=len(PLAIN.ops) - 1, difference=difference)
+def failures_of(planted_worker: Worker, planned: Plan, job: str = "") -> Sequence[Failure]:
+    """What the real engine gives, as it is or as the job wants it."""
+    sent = msgspec.structs.replace(planned.job, id=job) if job else planned.job
+    outcome = judge(planned, planted_worker.run(sent))
+    assert not outcome.unrun
+    return outcome.failures
 
 
 def other_values(failure: Failure) -> Failure:
     """Another wrong value at the same place."""
     observed, difference = failure.observed, failure.difference
     if observed is not None and observed.rows is not None:
-        rows = tuple(tuple(value + 1000 for value in row) for row in observed.rows)
-        observed = TableView(observed.positions, rows, observed.requests, observed.axes)
+        rows = tuple((*row[:-1], row[-1] + 1000) for row in observed.rows)
+        return msgspec.structs.replace(failure, observed=msgspec.structs.replace(observed, rows=rows))
     if difference is not None:
-        value = difference.observed
-        changed = value + 1001 if isinstance(value, int) else "[(0, 1)]"
-        column = None if difference.column is None else 0
-        difference = Difference(difference.axis, column, difference.request, difference.expected, changed)
-    return msgspec.structs.replace(failure, observed=observed, difference=difference, message="RuntimeError: another")
-
-
-def undone(witness: Scenario) -> Scenario:
-    """The witness without what its bug needs: no offsets, no replacement, no retraction of this request."""
-    ops = tuple(
-        msgspec.structs.replace(op, offset=0, replace=False) if isinstance(op, Turn) else op
-        for op in witness.ops
-        if not isinstance(op, Retract)
-    )
-    return msgspec.structs.replace(witness, ops=ops)
+        return msgspec.structs.replace(failure, difference=msgspec.structs.replace(difference, observed=424242))
+    return msgspec.structs.replace(failure, message="RuntimeError: another")
 
 
 @pytest.mark.parametrize("known", ENTRIES, ids=lambda known: known.path.stem)
-def test_a_cause_predicts_its_witness_and_no_other_fault(known: Known, planted_worker: Worker) -> None:
-    assert known.entry.cause in CAUSES, "every entry of the list names its cause"
-    failure = shown(planted_worker, known)
-    assert match(failure, ENTRIES, known.witness) is not None
-    cause = known.entry.cause
-    assert predicts(cause, known.witness, failure)
-    assert not predicts(cause, PLAIN, elsewhere(failure)), "a fault without the condition hides here"
-    if failure.observed is not None or failure.mode == "session":
-        changed = other_values(failure)
-        # Faults whose wrong value is in the signature itself have another shape with another value.
-        exact = cause in ("text-is-drafted-from", "packed-columns-in-equal-shares", "members-have-no-delta")
-        assert exact or not predicts(cause, known.witness, changed), "another wrong value hides here"
+def test_a_cause_predicts_its_witness_to_the_number(known: Known, planted_worker: Worker) -> None:
+    """All of it, and without this cause nothing of this entry's; another value in the same place is new."""
+    assert known.entry.cause in BUGS, "every entry of the list names its cause"
+    planned = plan(scenario_of(known))
+    failures, must = failures_of(planted_worker, planned), predicted(planned, BUGS)
+    assert len(failures) == len(must) and all(any(alike(one, other) for other in must) for one in failures)
+    assert None not in entries_for(scenario_of(known), failures, ENTRIES, must)
+    own = [failure for failure in failures if failure.key == known.entry.key]
+    without = predicted(planned, BUGS - {known.entry.cause})
+    assert own and not any(alike(one, other) for one in own for other in without)
+    for failure in own:
+        assert match(other_values(failure), ENTRIES, known.witness, must) is None
 
 
 @pytest.mark.parametrize("known", ENTRIES, ids=lambda known: known.path.stem)
 def test_a_witness_passes_once_its_cause_is_mended(known: Known, planted_worker: Worker) -> None:
     planned = plan(scenario_of(known))
-    job = msgspec.structs.replace(planned.job, id=f"mend:{known.entry.cause}")
-    outcome = judge(planned, planted_worker.run(job))
-    left = [match(failure, ENTRIES, scenario_of(known)) for failure in outcome.failures]
-    assert not outcome.unrun and outcome.checked[known.entry.rule]
-    assert all(other is not None and other.entry.cause != known.entry.cause for other in left), "of another bug"
+    cause = known.entry.cause
+    left, must = failures_of(planted_worker, planned, f"mend:{cause}"), predicted(planned, BUGS - {cause})
+    assert len(left) == len(must) and all(any(alike(one, other) for other in must) for one in left)
 
 
 NEIGHBOURS = {"positions-pass-the-reader": "rotary partial, two images"}
@@ -112,7 +88,7 @@ def test_other_faults_in_its_place_are_new(known: Known, planted_worker: Worker)
     for fault in OTHERS:
         job = msgspec.structs.replace(planned.job, id=f"fault:{fault}")
         failures = judge(planned, planted_worker.run(job)).failures
-        if None in entries_for(subject, failures, ENTRIES):
+        if None in entries_for(subject, failures, ENTRIES, predicted(planned, BUGS)):
             new.append(fault)
     assert len(new) >= 3, new
 
@@ -122,17 +98,10 @@ def test_every_cause_has_a_mend() -> None:
 
 
 def test_a_matching_shape_alone_is_not_enough() -> None:
-    """A run asks with the scenario: an image appended without an offset has no part in the offset's bug."""
+    """An image appended without an offset has no part in the offset's bug."""
     known = next(one for one in ENTRIES if one.entry.key == ("session.table", "session", "columns of the parent"))
-    failure = Failure(
-        rule="session.table",
-        mode="session",
-        signature="columns of the parent",
-        step=len(scenario_of(known).ops) - 1,
-        label="",
-        message="",
-        difference=Difference("table", 1, 1, "(1, 1, 1)", "(0, 0, 1)"),
-    )
-    without = undone(scenario_of(known))
-    assert match(failure, ENTRIES) is not None
-    assert match(failure, ENTRIES, without) is None
+    ops = tuple(replace(op, offset=0) if isinstance(op, Turn) else op for op in scenario_of(known).ops)
+    without = replace(scenario_of(known), ops=ops)
+    failure = predicted(plan(scenario_of(known)), BUGS)[0]
+    assert match(failure, ENTRIES, scenario_of(known), [failure]) is known
+    assert match(failure, ENTRIES, without, predicted(plan(without), BUGS)) is None

@@ -26,10 +26,16 @@ def failing(rule: str, mode: str, signature: str) -> Failure:
 @pytest.mark.parametrize("known", ENTRIES, ids=lambda known: known.path.stem)
 def test_rule_mode_and_signature_are_all_asked_for(known: Known) -> None:
     rule, mode, signature = known.entry.key
-    assert match(failing(rule, mode, signature), [known]) is known
-    assert match(failing(rule, "another mode", signature), ENTRIES) is None
-    assert match(failing("another.rule", mode, signature), ENTRIES) is None
-    assert match(failing(rule, mode, "another shape"), ENTRIES) is None
+
+    def found(*key: str) -> Known | None:
+        failure = failing(*key)
+        return match(failure, [uncaused], known.witness, [failure])
+
+    uncaused = msgspec.structs.replace(known, entry=msgspec.structs.replace(known.entry, cause=""))
+    assert found(rule, mode, signature) is uncaused
+    assert found(rule, "another mode", signature) is None
+    assert found("another.rule", mode, signature) is None
+    assert found(rule, mode, "another shape") is None
 
 
 @pytest.mark.parametrize("known", DIFFERENCES, ids=lambda known: known.id)

@@ -1,0 +1,339 @@
+"""The known bugs at work: an engine that has them and is right otherwise, to say what a scenario must come to.
+
+A run expects of a scenario what the judge says of this engine's answers, number for number. What fails and was not
+predicted is another bug; what was predicted and is right is an entry that says too much, or a bug that is gone.
+Consequences are predicted like anything else: they come out of what the wrong engine holds.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+
+from ropecheck.adapters import protocol
+from ropecheck.conformance.judge.outcome import Failure
+from ropecheck.conformance.judge.verdict import judge
+from ropecheck.conformance.known.base import same
+from ropecheck.conformance.plan.planner import Plan, decoded
+from ropecheck.conformance.scenario.operations import Build, Operation, Retract, Rotate, Scenario, Submit, Turn
+from ropecheck.conformance.selftest.reference_engine import ReferenceEngine, tensor
+from ropecheck.conformance.selftest.reference_worker import answer
+from ropecheck.reference import compose
+from ropecheck.reference.rotary import LAYOUTS, LONGEST
+from ropecheck.reference.tables import BatchTables
+from ropecheck.reference.timeline import IntArray, Timeline
+
+FROM_T = "retraction-continues-from-t"
+AGAIN = "retraction-tops-up-again"
+SHARED = "retraction-grows-a-shared-table"
+OFFSET = "offset-keeps-the-parents-media"
+REPLACE = "replace-all-changes-a-dict-in-a-loop"
+SHARES = "packed-columns-in-equal-shares"
+STALE = "frozen-kv-padding-is-stale"
+NEVER = "multi-layer-rows-are-never-copied"
+MEMBERS = "members-have-no-delta"
+DRAFTED = "text-is-drafted-from"
+READER = "positions-pass-the-reader"
+
+BUGS: dict[str, str] = {
+    FROM_T: "a retracted request's table goes on behind the t row of its last column, not behind its largest position",
+    AGAIN: "each time that a retracted request is considered its table gains its outputs once more",
+    SHARED: "a text turn shares its parent's media inputs: a retraction of the one grows the table of both",
+    OFFSET: "a turn with an offset holds its parent's table, delta and items, whatever it dropped of them",
+    REPLACE: "replace without a parent, in a session that has a turn, raises half-way",
+    SHARES: "packed columns are dealt out as if every request had as many nodes as every other",
+    STALE: "the padding of a smaller batch holds what an earlier batch of the same runner left there",
+    NEVER: "the three rows of the shared buffers stay as they were allocated",
+    MEMBERS: "rows behind the requests' own get delta 0, and raise where a table reaches its request's token",
+    DRAFTED: "a draft that reads a token of the prompt's table places it by delta, as if it were text",
+    READER: "a position past the last one that the rotary embedding has prepared raises",
+}
+"""Every cause of scenarios by the name that entries use, and what comes out."""
+
+DRAFTS = ("frozen_kv_draft", "widened_draft_extend")
+"""Modes whose draft may stand at tokens of the prompt."""
+
+
+@dataclass(eq=False)
+class Inputs:
+    """Media inputs, which requests may share. table: int64 [3, width]; items: half-open token ranges."""
+
+    table: IntArray
+    delta: int
+    items: tuple[tuple[int, int], ...]
+    cached: bool = False
+    """delta - 1 has been put aside for decodes."""
+
+    @property
+    def width(self) -> int:
+        return int(self.table.shape[1])
+
+
+class Raises(Exception):
+    """The engine raises."""
+
+    def __init__(self, type: str, message: str, function: str) -> None:
+        super().__init__(message)
+        self.raised = protocol.Raised("engine", type, message, function)
+
+
+BY_DELTA = ("target_verify", "ragged_verify", "draft_decode", "draft_extend_v2", *DRAFTS)
+"""Modes in which every column is index + delta, whatever the table holds."""
+
+
+class KnownEngine(ReferenceEngine):
+    """A right engine but for these bugs."""
+
+    def __init__(self, bugs: Collection[str]) -> None:
+        super().__init__()
+        self.bugs = bugs
+        self.inputs: dict[int, Inputs] = {}
+        """By request; text alone has none."""
+        self.parents: dict[int, int | None] = {}
+        """By request: the turn that it continues."""
+        self.left: dict[int, IntArray] = {}
+        """What the buffers of a frozen-KV draft's runner hold, by its branches."""
+
+    def run(self, step: protocol.Step) -> protocol.Result:
+        try:
+            result = super().run(step)
+        except Raises as error:
+            return error.raised
+        except KeyError as error:  # a request that never came to be
+            return protocol.Raised("adapter", "KeyError", str(error), "")
+        if isinstance(step, protocol.Submit):
+            self.hold(step.req, None, step.media, 0)
+        return result
+
+    # ------------------------------------------------------------ requests and sessions
+
+    def turn(self, step: protocol.Turn) -> None:
+        session = self.sessions[step.session]
+        if REPLACE in self.bugs and step.replace and step.parent is None and session.known and not session.streaming:
+            self.clear(step.session, session.known[0])
+            raise Raises("RuntimeError", "dictionary changed size during iteration", "create_req")
+        self.parents[step.req] = session.last if session.streaming else step.parent
+        super().turn(step)
+        held = self.held[step.req]
+        if held.aborted:
+            return
+        continued = self.parents[step.req]
+        for req in session.known if step.replace else ():
+            if self.parents[req] == continued:
+                self.clear(step.session, req)
+        parent = None if continued is None else self.inputs.get(continued)
+        if parent is not None and step.offset and OFFSET not in self.bugs:
+            parent = cut(parent, step.offset)
+        self.hold(step.req, parent, step.media, len(held.ids) - len(step.ids))
+
+    def hold(self, req: int, parent: Inputs | None, media: protocol.Media | None, start: int) -> None:
+        """The media inputs of a new request, whose own turn starts at token `start`.
+
+        Those of the turn that it continues where it brings none, and its own behind them where it does.
+        """
+        if media is not None:
+            before = self.nothing() if parent is None else parent.table[:, :start]
+            between = compose.text_table(start - before.shape[1])
+            table = compose.appended(compose.appended(before, between), decoded(media.table))
+            own = tuple((item.start + start, item.stop + start) for item in media.items)
+            self.inputs[req] = Inputs(table, compose.delta(table), (() if parent is None else parent.items) + own)
+        elif parent is not None:
+            self.inputs[req] = parent
+
+    def clear(self, session: int, turn: int) -> None:
+        """A turn, and all that continue it, can no longer be continued."""
+        gone = {turn}
+        for req in (known := self.sessions[session].known):
+            if self.parents[req] in gone:
+                gone.add(req)
+        self.sessions[session] = replace(self.sessions[session], known=tuple(req for req in known if req not in gone))
+
+    def leave(self, req: int, finished: bool) -> None:
+        super().leave(req, finished)
+        if not finished:
+            self.inputs.pop(req, None)
+
+    def schedule(self, step: protocol.Schedule) -> None:
+        super().schedule(step)
+        for _ in range(step.attempts):
+            self.top_up(step.req)
+
+    def top_up(self, req: int) -> None:
+        """A retracted request's table gains columns for its outputs."""
+        held, inputs = self.held[req], self.inputs.get(req)
+        if inputs is None or not held.retracted or not held.output_ids:
+            return
+        if SHARED not in self.bugs:
+            inputs = self.inputs[req] = copy.copy(inputs)
+        free = int(inputs.table[0, -1]) + 1 if FROM_T in self.bugs else compose.free_position(inputs.table)
+        inputs.table = np.concatenate([inputs.table, free + compose.text_table(len(held.output_ids))], axis=1)
+        if AGAIN not in self.bugs:
+            inputs.table = inputs.table[:, : len(held.ids) + len(held.output_ids)]
+
+    def state(self, req: int) -> protocol.RequestState:
+        right, inputs = super().state(req), self.inputs.get(req)
+        if inputs is None:
+            return msgspec.structs.replace(right, table=None, delta=None, delta_cache=None, offsets=())
+        return msgspec.structs.replace(
+            right,
+            table=tensor(inputs.table),
+            delta=tensor(np.array([[inputs.delta]], dtype=np.int64)),
+            delta_cache=tensor(np.full((3, 1), inputs.delta - 1, dtype=np.int64)) if inputs.cached else None,
+            offsets=inputs.items,
+        )
+
+    # ------------------------------------------------------------ forwards
+
+    def forward(self, step: protocol.Forward) -> protocol.Result:
+        answered = super().forward(step)
+        for part in step.batch.parts:
+            for req in part.reqs if "extend_len" in part.fields else ():
+                self.held[req] = replace(self.held[req], retracted=False)
+        return answered
+
+    def cache_delta(self, req: int) -> None:
+        """Which forwards put a delta aside, `tables` knows."""
+
+    def tables(self, step: protocol.Forward, lines: Sequence[Timeline]) -> list[BatchTables]:
+        if step.mode == "beam_decode" and MEMBERS in self.bugs and any(self.reaches(step)):
+            raise Raises("IndexError", "list index out of range", "_compute_mrope_positions_decode")
+        self.put_aside(step)
+        members = len(step.batch.parts[0].reqs) if step.mode == "beam_decode" and MEMBERS in self.bugs else None
+        lines = [
+            NO_MEDIA if members is not None and row >= members else self.read(step.mode, req)
+            for row, req in enumerate(step.reqs)
+        ]
+        found = super().tables(step, lines)
+        return [self.dealt(step, one, lines) for one in found] if step.mode == "ragged_verify" else found
+
+    def read(self, mode: str, req: int) -> Timeline:
+        """The columns that a forward reads of a request."""
+        inputs = self.inputs.get(req)
+        if inputs is None:
+            return NO_MEDIA
+        by_delta = mode in BY_DELTA and (mode not in DRAFTS or DRAFTED in self.bugs)
+        table = self.nothing() if by_delta else inputs.table
+        return Timeline(table=table, delta=inputs.delta, tabulated=table.shape[1], has_media=True)
+
+    def reaches(self, step: protocol.Forward) -> list[bool]:
+        """Per row of a decode, whether its request's table reaches the token that it reads."""
+        rows = zip(step.reqs, step.batch.seq_lens, strict=False)
+        return [req in self.inputs and self.inputs[req].width >= seq_len for req, seq_len in rows]
+
+    def put_aside(self, step: protocol.Forward) -> None:
+        """A delta that columns are made with one at a time is put aside for the next time."""
+        if step.mode == "decode":
+            reaching = self.reaches(step)
+            for req, reaches in zip(step.reqs, reaching, strict=True):
+                if any(reaching) and not reaches and req in self.inputs:
+                    self.inputs[req].cached = True
+        elif step.reqs and step.mode not in (*BY_DELTA, "beam_decode"):
+            for req, (start, count) in zip(step.reqs, step.batch.windows, strict=True):
+                inputs = self.inputs.get(req)
+                if inputs is None or start + count <= inputs.width:
+                    continue
+                if self.held[req].session is not None or start >= inputs.width:
+                    inputs.cached = True
+
+    def dealt(self, step: protocol.Forward, right: BatchTables, lines: Sequence[Timeline]) -> BatchTables:
+        """Packed columns, each with the delta of the request that would own it if all owned as many."""
+        width, rows = right.positions.size, len(lines)
+        if SHARES not in self.bugs:
+            return right
+        if width % rows:
+            message = f"shape '[{rows}, -1]' is invalid for input of size {width}"
+            raise Raises("RuntimeError", message, "compute_spec_mrope_positions")
+        deltas = np.repeat(np.array([line.delta for line in lines], dtype=np.int64), width // rows)
+        return replace(right, rows=np.broadcast_to(right.positions + deltas, (3, width)))
+
+    def pad(self, step: protocol.Forward, padding: protocol.Padding, built: BatchTables) -> BatchTables:
+        right = super().pad(step, padding, built)
+        if right.rows is None:
+            return right
+        if padding.kind == "multi_layer" and NEVER in self.bugs:
+            return replace(right, rows=np.zeros_like(right.rows))
+        if padding.kind == "frozen_kv" and STALE in self.bugs:
+            held = self.left.setdefault(step.batch.number("topk", 1), np.zeros((3, LARGEST), dtype=np.int64))
+            held[:, : right.live] = right.rows[:, : right.live]
+            return replace(right, rows=held[:, : right.positions.size].copy())
+        return right
+
+    def rotate(self, step: protocol.Rotary) -> protocol.Rotated:
+        behind = (position for position in decoded(step.table).flat if position >= step.longest)
+        if READER in self.bugs and (first := next(behind, None)) is not None:
+            message = f"index {first} is out of bounds for dimension 0 with size {step.longest}"
+            raise Raises("IndexError", message, "forward_native")
+        return super().rotate(step)
+
+
+NO_MEDIA = Timeline(table=np.zeros((3, 0), dtype=np.int64), delta=0, tabulated=0, has_media=False)
+
+LARGEST = 4096
+"""Columns of a runner's buffers, at least as many as any scenario's."""
+
+
+def cut(inputs: Inputs, tokens: int) -> Inputs | None:
+    """The media inputs of a history's first tokens; None where they hold no media."""
+    items = tuple((start, min(stop, tokens)) for start, stop in inputs.items if start < tokens)
+    if not items:
+        return None
+    if tokens >= inputs.width:
+        return Inputs(inputs.table, inputs.delta, items)
+    table = inputs.table[:, :tokens]
+    return Inputs(table, compose.delta(table), items)
+
+
+def bugs_of(causes: Iterable[str]) -> frozenset[str]:
+    """Those of these causes that this engine can have."""
+    return frozenset(causes) & frozenset(BUGS)
+
+
+def touches(scenario: Scenario, bugs: frozenset[str]) -> bool:
+    """Whether any of these bugs may show there: no more than a look at the operations."""
+    arriving = (op for op in scenario.ops if isinstance(op, Submit | Turn))
+    if all(run.is_text for op in arriving for run in op.prompt):
+        bugs &= {REPLACE, SHARES, STALE, NEVER, READER}
+    return any(_touches(op, bugs) for op in scenario.ops)
+
+
+def _touches(op: Operation, bugs: frozenset[str]) -> bool:
+    match op:
+        case Retract():
+            return not bugs.isdisjoint((FROM_T, AGAIN, SHARED))
+        case Turn():
+            return (bool(op.offset) and OFFSET in bugs) or (op.replace and op.parent is None and REPLACE in bugs)
+        case Build():
+            return SHOWN_IN.get(op.batch.mode) in bugs or SHOWN_IN.get(op.buffer) in bugs
+        case Rotate():
+            return READER in bugs and LAYOUTS[op.layout].longest < LONGEST
+    return False
+
+
+SHOWN_IN = {
+    "ragged_verify": SHARES,
+    "frozen_kv": STALE,
+    "multi_layer": NEVER,
+    "beam_decode": MEMBERS,
+    **dict.fromkeys(DRAFTS, DRAFTED),
+}
+"""Mode or buffer -> the bug of its own."""
+
+
+def predicted(planned: Plan, bugs: frozenset[str]) -> tuple[Failure, ...]:
+    """What fails in a scenario on an engine with these bugs."""
+    if not bugs or not touches(planned.scenario, bugs):
+        return ()
+    return judge(planned, answer(planned.job, KnownEngine(bugs))).failures
+
+
+def alike(failure: Failure, other: Failure) -> bool:
+    """Whether two failures are the same, number for number and word for word; where in a file it raised is left out."""
+    return same(failure, other) and _said(failure) == _said(other)
+
+
+def _said(failure: Failure) -> str:
+    return failure.message.removesuffix(f" at {failure.where}")
