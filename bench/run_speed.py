@@ -19,9 +19,8 @@ import msgspec
 from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import plan
+from ropecheck.conformance.reference_engine import ReferenceEngine, answer
 from ropecheck.conformance.scenarios.exhaustive import sweep
-from ropecheck.conformance.selftest.reference_engine import ReferenceEngine
-from ropecheck.conformance.selftest.reference_worker import answer
 
 POLL_SECONDS = 0.5
 

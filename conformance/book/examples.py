@@ -17,12 +17,12 @@ import msgspec
 from ropecheck.conformance.judge.outcome import Failure, Outcome
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import Plan, plan
+from ropecheck.conformance.reference_engine import answer
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.chosen import chosen, laws
 from ropecheck.conformance.scenarios.random.shrink import shrink
 from ropecheck.conformance.selftest.mutant_score import touches
 from ropecheck.conformance.selftest.mutants import MUTANTS, Mutant
-from ropecheck.conformance.selftest.reference_worker import answer
 from ropecheck.conformance.store.files import pretty, write_atomic
 
 FILE = Path(__file__).parents[1] / "data" / "examples.json"

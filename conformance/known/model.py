@@ -19,9 +19,8 @@ from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.known.base import same
 from ropecheck.conformance.plan.planner import Plan, decoded
+from ropecheck.conformance.reference_engine import ReferenceEngine, answer, tensor
 from ropecheck.conformance.scenario.operations import Build, Operation, Retract, Rotate, Scenario, Submit, Turn
-from ropecheck.conformance.selftest.reference_engine import ReferenceEngine, tensor
-from ropecheck.conformance.selftest.reference_worker import answer
 from ropecheck.reference import compose
 from ropecheck.reference.rotary import LAYOUTS, LONGEST
 from ropecheck.reference.tables import BatchTables

@@ -24,9 +24,10 @@ from ropecheck.conformance.report.json_file import (
     ScopeReport,
     TotalsReport,
 )
-from ropecheck.conformance.report.part import KnownState, NotOffered, Part, added_counts
+from ropecheck.conformance.report.part import KnownState, NotOffered, Part
 from ropecheck.conformance.results import covers as joining
 from ropecheck.conformance.results.state import derived_warnings, own_warnings
+from ropecheck.conformance.run.counts import added_counts
 from ropecheck.conformance.run.events import BROKEN, MAX_UNRUN
 
 T = TypeVar("T")

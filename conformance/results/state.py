@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ropecheck.conformance.report.json_file import Report
-from ropecheck.conformance.report.part import overdue_lines
+from ropecheck.conformance.run.counts import overdue_lines
 from ropecheck.conformance.run.events import BROKEN
 from ropecheck.conformance.run.notices import not_offered_lines, unreached_lines
 

@@ -24,11 +24,11 @@ from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.known import model
 from ropecheck.conformance.known.base import news
 from ropecheck.conformance.plan.planner import Plan, plan
-from ropecheck.conformance.report.part import entry_counts, overdue_lines
 from ropecheck.conformance.routes.verdict import judge as judge_route
 from ropecheck.conformance.run import baseline
 from ropecheck.conformance.run.base import Base
 from ropecheck.conformance.run.choice import EVERYTHING, Choice
+from ropecheck.conformance.run.counts import entry_counts, overdue_lines
 from ropecheck.conformance.run.events import (
     Event,
     Found,

@@ -13,8 +13,8 @@ from ropecheck.conformance.families.case import TARGETS, Case, expected, step
 from ropecheck.conformance.families.cases import chosen
 from ropecheck.conformance.families.routes import PREFIX, TWICE
 from ropecheck.conformance.families.verdict import array
+from ropecheck.conformance.reference_engine import tensor
 from ropecheck.conformance.routes.cases import cases as routed
-from ropecheck.conformance.selftest.reference_engine import tensor
 from ropecheck.reference.blocks import Table
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.families.omni import has_track

@@ -18,13 +18,12 @@ from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import Plan, plan
+from ropecheck.conformance.reference_engine import ReferenceEngine, answer
 from ropecheck.conformance.routes.verdict import judge as judge_prompt
 from ropecheck.conformance.scenarios.chosen import chosen, laws
 from ropecheck.conformance.scenarios.exhaustive import sweep
 from ropecheck.conformance.selftest import builder, stream
 from ropecheck.conformance.selftest.mutants import Mutant, all_mutants
-from ropecheck.conformance.selftest.reference_engine import ReferenceEngine
-from ropecheck.conformance.selftest.reference_worker import answer
 from ropecheck.spec.rules import all_rules
 
 SMALLEST_BOUND = "small"

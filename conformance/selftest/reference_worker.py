@@ -5,27 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import time
 from collections.abc import Callable
 
 import msgspec
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance import modes
-from ropecheck.conformance.selftest.reference_engine import ReferenceEngine
+from ropecheck.conformance.reference_engine import ReferenceEngine, answer
 from ropecheck.spec.modes import all_modes
-
-
-def answer(job: protocol.Job, engine: ReferenceEngine) -> protocol.Answer:
-    """Run one job on a fresh engine."""
-    results: list[protocol.Result] = []
-    started = time.perf_counter_ns()
-    for step in job.steps:
-        try:
-            results.append(engine.run(step))
-        except Exception as error:  # an engine's exception is an answer, not the end of the worker
-            results.append(protocol.Raised("engine", type(error).__name__, str(error), "reference"))
-    return protocol.Answer(job.id, tuple(results), time.perf_counter_ns() - started, engine.forwards)
 
 
 def hello(target: str) -> protocol.Hello:

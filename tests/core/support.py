@@ -7,9 +7,8 @@ from collections.abc import Callable
 from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import plan
+from ropecheck.conformance.reference_engine import ReferenceEngine, answer
 from ropecheck.conformance.scenario.operations import Scenario
-from ropecheck.conformance.selftest.reference_engine import ReferenceEngine
-from ropecheck.conformance.selftest.reference_worker import answer
 
 
 def outcome(scenario: Scenario, make: Callable[[], ReferenceEngine] = ReferenceEngine) -> Outcome:

@@ -12,11 +12,11 @@ from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import Plan, plan
+from ropecheck.conformance.reference_engine import answer
 from ropecheck.conformance.scenarios.chosen import chosen, modes
 from ropecheck.conformance.selftest.mutant_score import touches
 from ropecheck.conformance.selftest.mutants import MUTANTS, Mutant, all_mutants
 from ropecheck.conformance.selftest.mutants.generic import FAULTS, Planted, planted
-from ropecheck.conformance.selftest.reference_worker import answer
 from ropecheck.spec.modes import all_modes
 from ropecheck.spec.modes.declaration import DECLARED, RUNNING, CommittedLen, Mode, Tokens, Whole, mode
 from tests.core.caught import CAUGHT

@@ -21,6 +21,7 @@ from ropecheck.conformance.judge.tally import Tally
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.plan.rotary import RotaryCheck, heads
+from ropecheck.conformance.reference_engine import ReferenceEngine, answer, tensor
 from ropecheck.conformance.scenario.lifecycle import apply
 from ropecheck.conformance.scenario.operations import Abort, Operation, Rotate, Scenario, Submit
 from ropecheck.conformance.scenario.words import decode
@@ -28,8 +29,6 @@ from ropecheck.conformance.scenarios.chosen import rotary as rotations
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, running, scenario
 from ropecheck.conformance.scenarios.random import shrink
 from ropecheck.conformance.selftest.mutants import MUTANTS
-from ropecheck.conformance.selftest.reference_engine import ReferenceEngine, tensor
-from ropecheck.conformance.selftest.reference_worker import answer
 from ropecheck.conformance.store.files import pretty, read_scenario
 from ropecheck.reference.requests import State
 from ropecheck.reference.rotary import LAYOUTS, LONGEST, MOST, rotated

@@ -17,11 +17,11 @@ from ropecheck.conformance.device import report as device_report
 from ropecheck.conformance.device.checks import cost_rows, cost_scenarios
 from ropecheck.conformance.device.score import FAULTS
 from ropecheck.conformance.plan.planner import CostCheck, plan
+from ropecheck.conformance.reference_engine import tensor
 from ropecheck.conformance.run import smoke
 from ropecheck.conformance.run.ask import Asked, NoAnswer
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.seat import Doubted, Limits, poisoned
-from ropecheck.conformance.selftest.reference_engine import tensor
 from ropecheck.conformance.targets.registry import Target
 from tests.conformance import planted_worker as how
 from tests.conformance.support import StubPlan, planted, scenario, stub_plan

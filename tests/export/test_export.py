@@ -25,12 +25,12 @@ from ropecheck.conformance.export.write import issue, script
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.plan.planner import Plan, plan
+from ropecheck.conformance.reference_engine import answer
 from ropecheck.conformance.run.events import ScenarioDone
 from ropecheck.conformance.run.tally import Tally
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.chosen import chosen
 from ropecheck.conformance.selftest.mutants import MUTANTS
-from ropecheck.conformance.selftest.reference_worker import answer
 from tests.report.support import header
 
 

@@ -18,8 +18,8 @@ from ropecheck.conformance.families.layout import Segment, lay_out
 from ropecheck.conformance.families.torn import TEARS
 from ropecheck.conformance.families.verdict import array, judge
 from ropecheck.conformance.known.differences import ANY, CONDITIONS, load, witness
+from ropecheck.conformance.reference_engine import tensor
 from ropecheck.conformance.selftest.builder import right
-from ropecheck.conformance.selftest.reference_engine import tensor
 from ropecheck.reference.blocks import Table
 from ropecheck.reference.prompt_tables import prompt_table
 from ropecheck.spec.families import FAMILIES

@@ -10,7 +10,7 @@ from ropecheck.conformance.families.cases import track, words
 from ropecheck.conformance.families.verdict import judge
 from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.known.differences import ANY, load
-from ropecheck.conformance.selftest.reference_engine import tensor
+from ropecheck.conformance.reference_engine import tensor
 from ropecheck.spec.families.qwen2_5_omni import QWEN2_5_OMNI
 from ropecheck.spec.families.qwen3_omni import QWEN3_OMNI
 from ropecheck.spec.families.released import continued, released_table

@@ -15,9 +15,9 @@ from ropecheck.conformance.families.cases import words
 from ropecheck.conformance.families.fields import MARKERS
 from ropecheck.conformance.families.layout import Segment
 from ropecheck.conformance.families.routes import BUILDERS, ROUTES
+from ropecheck.conformance.reference_engine import tensor
 from ropecheck.conformance.routes.cases import BACK_END, DRIVEN, cases, routed
 from ropecheck.conformance.routes.verdict import judge
-from ropecheck.conformance.selftest.reference_engine import tensor
 from ropecheck.reference.prompt_tables import delta, prompt_table
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.history import History, text, video

@@ -13,14 +13,14 @@ from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.known.failures import Known, load
 from ropecheck.conformance.known.model import KnownEngine, bugs_of, predicted
 from ropecheck.conformance.plan.planner import Plan, plan
+from ropecheck.conformance.reference_engine import answer
 from ropecheck.conformance.report.json_file import build
-from ropecheck.conformance.report.part import EntryCount, overdue_lines
 from ropecheck.conformance.results.merge import add
 from ropecheck.conformance.run import baseline
+from ropecheck.conformance.run.counts import EntryCount, overdue_lines
 from ropecheck.conformance.run.events import ScenarioDone
 from ropecheck.conformance.run.tally import Tally
 from ropecheck.conformance.scenario.operations import Scenario, Submit
-from ropecheck.conformance.selftest.reference_worker import answer
 from ropecheck.spec.history import text
 from tests.report.support import header
 

@@ -10,11 +10,10 @@ from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import Plan, plan
+from ropecheck.conformance.reference_engine import ReferenceEngine, answer
 from ropecheck.conformance.scenarios.chosen import chosen
 from ropecheck.conformance.scenarios.chosen.laws import scenarios as laws
 from ropecheck.conformance.selftest import builder
-from ropecheck.conformance.selftest.reference_engine import ReferenceEngine
-from ropecheck.conformance.selftest.reference_worker import answer
 
 Engine = Callable[[], ReferenceEngine]
 

@@ -11,12 +11,12 @@ from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import plan
+from ropecheck.conformance.reference_engine import answer
 from ropecheck.conformance.run.events import Finding, Header, ScenarioDone, Summary
 from ropecheck.conformance.run.tally import Tally
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.chosen import chosen
 from ropecheck.conformance.selftest.mutants import MUTANTS
-from ropecheck.conformance.selftest.reference_worker import answer
 
 HELLO = protocol.Hello(
     protocol=protocol.PROTOCOL,

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from ropecheck.adapters import protocol
 from ropecheck.adapters.batch import Batch
 from ropecheck.conformance.plan.planner import decoded
+from ropecheck.conformance.reference_engine import Held, ReferenceEngine
 from ropecheck.conformance.scenario.forward import OWN_NAME
 from ropecheck.conformance.selftest.mutants import cells, forwards, generic, padding
 from ropecheck.conformance.selftest.mutants.base import Mutant
-from ropecheck.conformance.selftest.reference_engine import Held, ReferenceEngine
 from ropecheck.conformance.vectors import store
 from ropecheck.conformance.vectors import types as v
 from ropecheck.conformance.vectors.grade import grade

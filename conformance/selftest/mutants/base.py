@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ropecheck.adapters import protocol
-from ropecheck.conformance.selftest.reference_engine import ReferenceEngine
+from ropecheck.conformance.reference_engine import ReferenceEngine
 from ropecheck.reference.tables import BatchTables
 from ropecheck.reference.timeline import IntArray, Timeline
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ropecheck.adapters import protocol
+from ropecheck.conformance.reference_engine import ReferenceEngine
 from ropecheck.conformance.selftest.mutants.base import Mutant, each, owners, rows_of, twisted, with_both, with_rows
-from ropecheck.conformance.selftest.reference_engine import ReferenceEngine
 from ropecheck.reference.tables import BatchTables
 from ropecheck.reference.timeline import Timeline
 

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from ropecheck.adapters import protocol
+from ropecheck.conformance.reference_engine import ReferenceEngine, tensor
 from ropecheck.conformance.scenario.forward import OWN_NAME
 from ropecheck.conformance.selftest.mutants.base import (
     Mutant,
@@ -24,7 +25,6 @@ from ropecheck.conformance.selftest.mutants.base import (
     with_rows,
 )
 from ropecheck.conformance.selftest.mutants.padding import Load, filled_with_ones, loaded, stale
-from ropecheck.conformance.selftest.reference_engine import ReferenceEngine, tensor
 from ropecheck.reference.tables import BatchTables
 from ropecheck.reference.timeline import IntArray, Timeline
 from ropecheck.spec.modes import all_modes

@@ -11,8 +11,8 @@ import numpy as np
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.plan.planner import decoded
+from ropecheck.conformance.reference_engine import PAD_VALUE, Held, ReferenceEngine, tensor
 from ropecheck.conformance.selftest.mutants.base import Mutant
-from ropecheck.conformance.selftest.reference_engine import PAD_VALUE, Held, ReferenceEngine, tensor
 from ropecheck.reference.timeline import IntArray
 
 

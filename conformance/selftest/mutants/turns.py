@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.plan.planner import decoded
+from ropecheck.conformance.reference_engine import Held, HeldSession, ReferenceEngine
 from ropecheck.conformance.selftest.mutants.base import Mutant
-from ropecheck.conformance.selftest.reference_engine import Held, HeldSession, ReferenceEngine
 from ropecheck.reference import compose
 from ropecheck.reference.timeline import IntArray
 

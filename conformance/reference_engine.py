@@ -6,6 +6,7 @@ per request, never changed in place, so that nothing is shared by accident. Muta
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -281,6 +282,18 @@ class ReferenceEngine:
         index = built.positions.astype(built.index_dtype, copy=False)
         rows = None if built.rows is None or step.path == "kernel" else tensor(built.rows)
         return protocol.Table(label, tensor(index), rows)
+
+
+def answer(job: protocol.Job, engine: ReferenceEngine) -> protocol.Answer:
+    """Run one job on a fresh engine."""
+    results: list[protocol.Result] = []
+    started = time.perf_counter_ns()
+    for step in job.steps:
+        try:
+            results.append(engine.run(step))
+        except Exception as error:  # an engine's exception is an answer, not the end of the worker
+            results.append(protocol.Raised("engine", type(error).__name__, str(error), "reference"))
+    return protocol.Answer(job.id, tuple(results), time.perf_counter_ns() - started, engine.forwards)
 
 
 def tensor(array: npt.NDArray[np.generic]) -> protocol.Tensor:
