@@ -138,7 +138,7 @@ class KnownEngine(ReferenceEngine):
             before = self.nothing() if parent is None else parent.table[:, :start]
             between = compose.text_table(start - before.shape[1])
             table = compose.appended(compose.appended(before, between), decoded(media.table))
-            own = tuple((item.start + start, item.stop + start) for item in media.items)
+            own = tuple((first + start, stop + start) for item in media.items for first, stop in item.spans)
             self.inputs[req] = Inputs(table, compose.delta(table), (() if parent is None else parent.items) + own)
         elif parent is not None:
             self.inputs[req] = parent
@@ -256,9 +256,13 @@ class KnownEngine(ReferenceEngine):
         if padding.kind == "multi_layer" and NEVER in self.bugs:
             return replace(right, rows=np.zeros_like(right.rows))
         if padding.kind == "frozen_kv" and STALE in self.bugs:
-            held = self.left.setdefault(step.batch.number("topk", 1), np.zeros((3, LARGEST), dtype=np.int64))
+            branches, width = step.batch.number("topk", 1), right.positions.size
+            before = self.left.get(branches, self.nothing())
+            held = np.zeros((3, max(width, before.shape[1])), dtype=np.int64)
+            held[:, : before.shape[1]] = before
             held[:, : right.live] = right.rows[:, : right.live]
-            return replace(right, rows=held[:, : right.positions.size].copy())
+            self.left[branches] = held
+            return replace(right, rows=held[:, :width])
         return right
 
     def rotate(self, step: protocol.Rotary) -> protocol.Rotated:
@@ -270,9 +274,6 @@ class KnownEngine(ReferenceEngine):
 
 
 NO_MEDIA = Timeline(table=np.zeros((3, 0), dtype=np.int64), delta=0, tabulated=0, has_media=False)
-
-LARGEST = 4096
-"""Columns of a runner's buffers, at least as many as any scenario's."""
 
 
 def cut(inputs: Inputs, tokens: int) -> Inputs | None:
