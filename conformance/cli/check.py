@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ropecheck.conformance.cli import complete
+from ropecheck.conformance.cli import complete, early
 from ropecheck.conformance.cli.options import (
     KNOWN,
     KnownOption,
@@ -21,11 +21,12 @@ from ropecheck.conformance.cli.options import (
     limit_for,
     needs_packages,
     reports_for,
+    workers_for,
 )
 from ropecheck.conformance.errors import GaveUp, UsageError, meant
 from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.report.terminal import Terminal
-from ropecheck.conformance.run import phases
+from ropecheck.conformance.run import answers, phases
 from ropecheck.conformance.run.base import Base, Planned
 from ropecheck.conformance.run.choice import Choice, words_of
 from ropecheck.conformance.run.edits import edits
@@ -101,9 +102,9 @@ def check(
     needs_packages(target)
     out.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        warm = Warm(target, out / "imports.log")
+        warm = early.warm_for(target, out / "imports.log")
         stack.callback(warm.close)
-        warm.begin()  # it takes the longest
+        warm.begin()
         beside = base_of(base or default_base(checkout) or "known", path)
         against = "the known-failure list" if beside is None else beside.name
         console().print(f"{name}, code {checkout.identity}, against {against}: importing the engine", soft_wrap=True)
@@ -120,7 +121,8 @@ def check(
             complete=False,
         )
         running = stack.enter_context(beside_it(beside, settings, warm))
-        settings = replace(settings, base=running)
+        known_base = running is None or running.known  # it needs no core of its own then
+        settings = replace(settings, base=running, workers=max(workers_for(0) - (not known_base), 1))
 
         def once(checkout: Checkout, phases: tuple[Phase, ...], witnesses: bool = False) -> int:
             asked = replace(settings, target=target_of(checkout, name), phases=phases, witnesses=witnesses)
@@ -201,7 +203,7 @@ def beside_it(beside: Target | None, settings: Settings, warm: Warm | None = Non
         warm=warm if warm is not None and warm.serves(beside) else None,
         version=beside.identity,
     )
-    with Base(beside.name, pool, verdict_of) as base:
+    with Base(beside.name, pool, verdict_of, answers.place_of(beside, settings.device)) as base:
         yield base
 
 

@@ -23,13 +23,8 @@ from ropecheck.conformance.store.files import pretty, write_atomic
 from ropecheck.conformance.targets.pip_overlay import version_key
 from ropecheck.conformance.targets.provisioned import home
 from ropecheck.conformance.targets.registry import Target
-from ropecheck.conformance.version import spec_hash, suite_version
+from ropecheck.conformance.version import spec_hash, suite_hash, suite_version
 from ropecheck.conformance.versions import is_version
-
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("adapters", "conformance", "reference", "spec")
-SILENT = ("adopt", "book", "bundle", "cli", "report", "vectors", "matrix/bisect.py", "matrix/render.py")
-"""Folders and files of `conformance` that show results or have nothing to do with a run: they change no column."""
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -265,17 +260,6 @@ def reduce(summary: Summary | None, target: str, seed: int, problem: str = "") -
         forwards=summary.totals.forwards,
         seconds=round(summary.totals.seconds, 1),
     )
-
-
-def suite_hash(root: Path = ROOT) -> str:
-    """A hash of every source under `root` that can change a verdict or a column."""
-    total = hashlib.sha256()
-    silent = [root / "conformance" / name for name in SILENT]
-    for package in PACKAGES:
-        for path in sorted((root / package).rglob("*.py")):
-            if not any(path == one or one in path.parents for one in silent):
-                total.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return total.hexdigest()[:16]
 
 
 def progress(say: Callable[[str], None]) -> Listener:

@@ -1,4 +1,5 @@
-"""The base beside the version that is checked: a pool of its own that runs whatever the other one runs."""
+"""The base beside the version that is checked: a pool of its own that runs whatever the other one runs, and what was kept
+of the last time."""
 
 from __future__ import annotations
 
@@ -6,10 +7,11 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
-from ropecheck.adapters import protocol
 from ropecheck.conformance.errors import GaveUp
 from ropecheck.conformance.judge.outcome import Outcome
+from ropecheck.conformance.run import answers
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.seat import Reply
 from ropecheck.conformance.subject import AnyPlan
@@ -24,11 +26,14 @@ class Base:
     The pool is used by that thread alone, except that `close` ends its processes.
     """
 
-    def __init__(self, name: str, pool: Pool[Planned], verdict: Verdict) -> None:
+    def __init__(self, name: str, pool: Pool[Planned], verdict: Verdict, kept: Path | None = None) -> None:
+        """kept: the file of its outcomes, read now and written at the end."""
         self.name = name
-        self.hello: protocol.Hello | None = None
         self.outcomes: dict[str, Outcome] = {}
         """By scenario id, of everything that has been run."""
+        self._file = kept
+        self._kept = answers.load(kept) if kept is not None else {}
+        self._began = False
         self._pool = pool
         self._verdict = verdict
         self._wanted: deque[Planned] = deque()
@@ -38,20 +43,39 @@ class Base:
         self._ended = False
         self._thread = threading.Thread(target=self._serve, name="base", daemon=True)
 
+    @property
+    def known(self) -> bool:
+        """Whether its outcomes are there from another time."""
+        return bool(self._kept)
+
     def __enter__(self) -> Base:
-        self._thread.start()
+        if not self.known:
+            self.begin()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def want(self, planned: Planned) -> None:
-        """Run this too; returns at once."""
+    def begin(self) -> None:
+        """Let its engine start, if it has not: something will be asked that is not kept."""
         with self._changed:
-            if planned.scenario.id not in self._asked:
-                self._asked.add(planned.scenario.id)
-                self._wanted.append(planned)
-                self._changed.notify_all()
+            if not self._began and not self._ended:
+                self._began = True
+                self._thread.start()
+
+    def want(self, planned: Planned) -> None:
+        """Run this too, if it is not kept; returns at once."""
+        id = planned.scenario.id
+        with self._changed:
+            if id in self._asked:
+                return
+            self._asked.add(id)
+            if id in self._kept:
+                self.outcomes[id] = self._kept[id]
+                return
+            self._wanted.append(planned)
+            self._changed.notify_all()
+        self.begin()
 
     def outcome(self, id: str) -> Outcome:
         """The outcome of a scenario that was wanted. Raises GaveUp when the base cannot run."""
@@ -76,13 +100,16 @@ class Base:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
-        self._thread.join(timeout=0.5)
+        if self._began:
+            self._thread.join(timeout=0.5)
+            if self._file is not None:
+                answers.save(self._file, {**self.outcomes, **self._kept})
         with contextlib.suppress(Exception):  # the thread may be inside the pool: its processes are ended all the same
             self._pool.close()
 
     def _serve(self) -> None:
         try:
-            self.hello = self._pool.start()
+            self._pool.start()
             while self._more():
                 self._run()
         except Exception as error:  # whatever it is, whoever waits must hear of it

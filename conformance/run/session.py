@@ -297,6 +297,8 @@ class Runner:
             if finding.key not in self._told:
                 self._told.add(finding.key)
                 self.emit(Found(finding))
+                if self._base is not None:
+                    self._base.begin()  # it will be asked for smaller witnesses
         causes = [one for one in self.tally.summary.new if not one.failure.follows]
         if self._most_new and len(causes) >= self._most_new:
             raise Enough(f"ended early, as asked: {len(causes)} new")

@@ -43,6 +43,12 @@ class Warm:
         """Whether it can fork workers of this target too."""
         return command_of(target) == (self._argv, self._env)
 
+    def log_to(self, log: Path) -> None:
+        """What it prints, and has printed without being asked, goes there."""
+        self._log = log
+        if self._printed is not None:
+            self._printed.path = log
+
     def begin(self) -> None:
         """Let the imports begin; they go on beside whatever the caller does then. Raises OSError."""
         with self._lock:

@@ -207,9 +207,9 @@ def test_a_kept_column_is_of_the_sources_that_judge(tmp_path: Path) -> None:
         file = tmp_path / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("changed = True\n")
-        return matrix.suite_hash(tmp_path)
+        return version.suite_hash(tmp_path)
 
-    seen = [matrix.suite_hash(tmp_path)]
+    seen = [version.suite_hash(tmp_path)]
     for counts in ("run/client.py", "run/tally.py", "matrix/matrix.py", "judge/verdict.py", "known/clitic.py"):
         seen.append(hashed(f"conformance/{counts}"))
     for folder in ("spec", "reference", "adapters"):
@@ -220,5 +220,5 @@ def test_a_kept_column_is_of_the_sources_that_judge(tmp_path: Path) -> None:
 
 
 def test_the_silent_sources_are_there() -> None:
-    for name in matrix.SILENT:
+    for name in version.SILENT:
         assert (Path(matrix.__file__).parents[1] / name).exists(), name
