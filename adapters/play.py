@@ -78,3 +78,5 @@ class Play(msgspec.Struct, frozen=True):
     """Turns of the loop after the last action by which everything must have come to rest."""
     accept: int = 1
     """Speculation: what decides how many drafted tokens the model takes (0: none ever)."""
+    trace: bool = False
+    """Tell which engine functions are called."""

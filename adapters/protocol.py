@@ -456,6 +456,8 @@ class Played(msgspec.Struct, frozen=True, tag="played"):
     trace: bytes
     functions: dict[str, bool] = {}
     """Functions of the engine that handle positions -> whether they were entered; what has not been told before."""
+    ran: tuple[str, ...] = ()
+    """Of a traced job: the engine functions that were called, as in Answer.traced."""
 
 
 Result = Played | Tables | States | Done | Raised | NotOffered | Counted | Rotated | PromptTables

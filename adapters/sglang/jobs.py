@@ -70,7 +70,7 @@ def prompt_table(state: JobState, step: protocol.PromptTable) -> protocol.Result
 
 def play(state: JobState, step: protocol.Play) -> Any:
     """A client's script on the real scheduler, in a process of its own."""
-    return state.meter.call(hosts.play, step)
+    return state.meter.call(hosts.play, step, state.traced)
 
 
 HANDLERS: dict[type, Callable[[JobState, Any], Any]] = {
@@ -106,7 +106,7 @@ def answer(engine: Engine, job: protocol.Job, device: str = "cpu") -> protocol.A
         if job.trace:
             with trace.functions() as ran:
                 results.append(result(state, step))
-            traced.append(tuple(ran))
+            traced.append((*ran, *getattr(results[-1], "ran", ())))
         else:
             with contextlib.nullcontext() if isinstance(step, READERS) else watched:
                 results.append(result(state, step))

@@ -32,6 +32,7 @@ class JobState:
     def __init__(self, engine: Engine, job: Job) -> None:
         self.engine = engine
         self.device = job.device
+        self.traced = job.trace
         self.meter = Meter()
         self.reqs: dict[int, Any] = {}
         self.sessions: dict[int, Any] = {}

@@ -45,7 +45,15 @@ from ropecheck.conformance.store.files import read_any, subject_of
 from ropecheck.conformance.subject import Subject
 from ropecheck.conformance.targets import registry as targets
 from ropecheck.conformance.targets.changed import changed_functions
-from ropecheck.conformance.targets.checkout import Checkout, at_commit, checkout_of, default_base, release_of, target_of
+from ropecheck.conformance.targets.checkout import (
+    Checkout,
+    at_commit,
+    checkout_of,
+    commit_of,
+    default_base,
+    release_of,
+    target_of,
+)
 from ropecheck.conformance.targets.provisioned import home
 from ropecheck.conformance.targets.registry import Target
 from ropecheck.spec.modes import all_modes
@@ -143,7 +151,7 @@ def check(
                 phases = tuple(only(one, first) for one in phases) if phase else ()
             code = once(
                 checkout,
-                phases if first is None else (first.phase(_some()), *phases),
+                phases if first is None else (first.phase(_some(), _further), *phases),
                 witnesses=beside is None and not changed,
             )
         if watch:
@@ -163,7 +171,7 @@ def _watched(
             failed = _failed(out)
             phases = [_phase("last failed", failed)] if failed else []
             if first is not None:
-                phases.append(first.phase(_some()))
+                phases.append(first.phase(_some(), _further))
             if not phases:
                 say(f"{edited.identity}: nothing differs from {commit}")
                 code = 0
@@ -182,10 +190,24 @@ def _some() -> list[Scenario]:
     return [*chosen(), *laws()]
 
 
+SERVERS = ("plain", "retracting_overlap", "eagle")
+"""Configurations of the scheduler whose chosen scripts a change is looked for in: each takes seconds to start."""
+
+
+def _further() -> list[Subject]:
+    """Where a change is looked for that none of those runs: prompt tables, routes, scripts."""
+    from ropecheck.conformance.families.cases import all_cases
+    from ropecheck.conformance.routes.cases import cases
+    from ropecheck.conformance.scripts.chosen import all_scripts
+
+    scripts = [one for one in all_scripts() if one.server in SERVERS]
+    return [*cases("sglang"), *all_cases("sglang", 0, 0), *scripts]
+
+
 def _touching(checkout: Checkout, commit: str) -> Relevant | None:
     """The scenarios that a checkout's changes touch; None where nothing of the engine changed."""
     found = changed_functions(checkout, commit)
-    return Relevant(found, home() / "reach.json") if found else None
+    return Relevant(found, home() / "reach.json", commit_of(checkout, commit)) if found else None
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from ropecheck.conformance.store.files import pretty, write_atomic
 from ropecheck.conformance.targets import pip_overlay, provision, provisioned
 from ropecheck.conformance.targets import registry as targets
 from ropecheck.conformance.targets.pip_overlay import ProvisionError, version_key
+from ropecheck.conformance.version import suite_hash
 from ropecheck.spec.rules import all_rules
 
 targets.register_source(provisioned.targets)
@@ -252,7 +253,7 @@ def witnesses_on(version: str, bugs: Sequence[history_score.Bug], add: bool) -> 
 
 def score_mutants(out: Path) -> int:
     """Planted faults: what catches each first; rules that nothing breaks. What was found is kept as it is found."""
-    kept = mutant_score.Kept(out / "score-mutants.jsonl", matrix.suite_hash())
+    kept = mutant_score.Kept(out / "score-mutants.jsonl", suite_hash())
     count = len(mutant_score.trials())
     if kept.scored:
         console().print(f"{len(kept.scored)} of {count} planted faults are kept in {kept.path}", soft_wrap=True)

@@ -1,5 +1,5 @@
-"""The base beside the version that is checked: a pool of its own that runs whatever the other one runs, and what was kept
-of the last time."""
+"""The base beside the version that is checked: what was kept of the last time, and a pool of its own that runs whatever
+else the other one runs."""
 
 from __future__ import annotations
 

@@ -1,31 +1,39 @@
-"""Scenarios that run a changed function, first. One of each kind is run with the worker taking notes; the others of its
-kind are taken to run what it ran. The notes are kept, so that the next run begins with the right ones at once."""
+"""What runs a changed function, first. One scenario of each kind is run with the worker taking notes; the others of its
+kind are taken to run what it ran. What no scenario of forwards runs is looked for in routes, builders and scripts.
+
+The notes are kept: the next run begins with the right ones at once, and those that ran nothing which differs from the
+base, then or now, are known to run no change."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
 import msgspec
 
+from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.run.choice import modes_of
 from ropecheck.conformance.run.phases import Driver, Phase
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.subject import Subject
+from ropecheck.conformance.scripts.script import Script
 from ropecheck.conformance.targets.changed import Function, function_of, touches
-from ropecheck.conformance.version import spec_hash
+from ropecheck.conformance.version import suite_hash
 
 Kind = frozenset[str]
-"""A scenario's operations and forward modes, each once."""
+"""A scenario's operations and forward modes, each once; a case's builder or route and its family; a script's server."""
 
 
 def kind_of(scenario: Subject) -> Kind:
     """What sorts of things the scenario does."""
-    verbs = {str(op.__struct_config__.tag) for op in scenario.ops} if isinstance(scenario, Scenario) else set()
-    return frozenset(verbs | modes_of(scenario))
+    if isinstance(scenario, Case):
+        return frozenset((scenario.builder, scenario.mode))
+    if isinstance(scenario, Script):
+        return frozenset(("script", scenario.server))
+    return frozenset({str(op.__struct_config__.tag) for op in scenario.ops} | modes_of(scenario))
 
 
 @runtime_checkable
@@ -36,27 +44,37 @@ class Tracer(Protocol):
         """Check them like any others; each with the engine functions that it called ("file.py:LINE name")."""
 
 
+class Noted(msgspec.Struct, frozen=True):
+    """What one kind was seen to run."""
+
+    ran: tuple[Function, ...] = ()
+    base: str = ""
+    """The commit that the version which ran was compared with."""
+    changed: tuple[Function, ...] = ()
+    """What differed from it."""
+
+
 class Reach(msgspec.Struct):
     """Which functions each kind of scenario has been seen to run."""
 
-    spec: str
-    kinds: dict[str, tuple[Function, ...]] = {}
+    suite: str
+    kinds: dict[str, Noted] = {}
 
-    def __getitem__(self, kind: Kind) -> tuple[Function, ...]:
-        return self.kinds.get(" ".join(sorted(kind)), ())
+    def __getitem__(self, kind: Kind) -> Noted:
+        return self.kinds.get(" ".join(sorted(kind)), Noted())
 
-    def note(self, kind: Kind, ran: Iterable[str]) -> None:
-        """It ran these ("file.py:LINE name")."""
-        self.kinds[" ".join(sorted(kind))] = tuple(sorted({function_of(place) for place in ran}))
+    def note(self, kind: Kind, noted: Noted) -> None:
+        """Keep it."""
+        self.kinds[" ".join(sorted(kind))] = noted
 
 
 def load(path: Path) -> Reach:
     """What was noted there by this edition of the suite."""
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         found = msgspec.json.decode(path.read_bytes(), type=Reach)
-        if found.spec == spec_hash():
+        if found.suite == suite_hash():
             return found
-    return Reach(spec_hash())
+    return Reach(suite_hash())
 
 
 def save(reach: Reach, path: Path) -> None:
@@ -74,8 +92,12 @@ class Relevant:
 
     changed: frozenset[Function]
     notes: Path
+    base: str = ""
+    """The commit that the change is told from; "": a change of it goes unnoticed, and nothing is taken from notes."""
     traced: set[Kind] = field(default_factory=set)
     touched: set[Kind] = field(default_factory=set)
+    _reached: set[Function] = field(default_factory=set)
+    """Changed functions that something ran."""
 
     def __call__(self, scenario: Subject) -> bool:
         """Whether it runs what changed. A kind that was not traced does when it shares a mode with one that does."""
@@ -84,36 +106,55 @@ class Relevant:
             return kind in self.touched
         return any(modes_of(scenario) & touched for touched in self.touched)
 
-    def phase(self, scenarios: Sequence[Scenario]) -> Phase:
-        """Run those of these scenarios that matter."""
-        return Phase(name="what changed", summary="", drive=lambda driver: self._drive(driver, scenarios))
+    def phase(self, scenarios: Sequence[Subject], further: Callable[[], Sequence[Subject]] = lambda: ()) -> Phase:
+        """Run those of these scenarios that matter. further: where to look for what none of them runs."""
+        return Phase(name="what changed", summary="", drive=lambda driver: self._drive(driver, scenarios, further))
 
-    def _drive(self, driver: Driver, scenarios: Sequence[Scenario]) -> None:
-        assert isinstance(driver, Tracer)
+    def _drive(self, driver: Driver, scenarios: Sequence[Subject], further: Callable[[], Sequence[Subject]]) -> None:
         reach = load(self.notes)
-        firsts: dict[Kind, Scenario] = {}
-        for scenario in scenarios:
-            firsts.setdefault(kind_of(scenario), scenario)
-        likely = [kind for kind in firsts if touches(reach[kind], self.changed)]
         try:
-            for kinds in (likely, [kind for kind in firsts if kind not in likely]):
-                for first, ran in driver.check_traced([firsts[kind] for kind in kinds]):
-                    kind = kind_of(first)
-                    reach.note(kind, ran)
-                    self.traced.add(kind)
-                    if touches(map(function_of, ran), self.changed):
-                        self.touched.add(kind)
-                mine = {kind for kind in kinds if kind in self.touched}
-                more = [one for one in scenarios if kind_of(one) in mine and one.id != firsts[kind_of(one)].id]
-                if more:
-                    driver.check_all(more, total=len(more))
+            self._look(driver, reach, scenarios, self.changed)
+            if missing := self.changed - self._reached:
+                self._look(driver, reach, further(), missing)
         finally:
             save(reach, self.notes)
-        names = ", ".join(sorted(f"{file} {name}".strip() for file, name in self.changed))
+        names = _named(self.changed)
         if self.touched:
             driver.warn(f"what changed: {len(self.touched)} of {len(self.traced)} kinds of scenarios run it: {names}")
-        else:
-            driver.warn(f"what changed: no chosen scenario of forwards runs it: {names}", loud=True)
+        if missing := self.changed - self._reached:
+            driver.warn(f"what changed: nothing that was looked at runs {_named(missing)}", loud=True)
+
+    def _look(self, driver: Driver, reach: Reach, scenarios: Sequence[Subject], wanted: frozenset[Function]) -> None:
+        """Find the kinds that run one of the wanted functions, and run all that is of them."""
+        assert isinstance(driver, Tracer)
+        firsts: dict[Kind, Subject] = {}
+        for scenario in scenarios:
+            firsts.setdefault(kind_of(scenario), scenario)
+        known = {kind for kind in firsts if self._untouched(reach[kind])}
+        self.traced |= known
+        likely = [kind for kind in firsts if touches(reach[kind].ran, wanted)]
+        for kinds in (likely, [kind for kind in firsts if kind not in known and kind not in likely]):
+            for first, ran in driver.check_traced([firsts[kind] for kind in kinds]):
+                functions = tuple(sorted({function_of(place) for place in ran}))
+                kind = kind_of(first)
+                reach.note(kind, Noted(functions, self.base, tuple(sorted(self.changed))))
+                self.traced.add(kind)
+                self._reached |= {one for one in self.changed if touches(functions, frozenset((one,)))}
+                if touches(functions, wanted):
+                    self.touched.add(kind)
+            mine = {kind for kind in kinds if kind in self.touched}
+            more = [one for one in scenarios if kind_of(one) in mine and one.id != firsts[kind_of(one)].id]
+            if more:
+                driver.check_all(more, total=len(more))
+
+    def _untouched(self, noted: Noted) -> bool:
+        """Whether the kind cannot have met a change: it ran code of the base alone, which is as it was."""
+        differs = self.changed | set(noted.changed)
+        return bool(self.base and noted.base == self.base and noted.ran) and not touches(noted.ran, differs)
+
+
+def _named(functions: Iterable[Function]) -> str:
+    return ", ".join(sorted(f"{file} {name}".strip() for file, name in functions))
 
 
 def only(phase: Phase, relevant: Relevant) -> Phase:

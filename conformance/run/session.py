@@ -328,7 +328,7 @@ class Runner:
                 raise UsageError(f"scenario {scenario.name} ({scenario.id}) is not legal: {error}") from error
             if self._base is not None:
                 self._base.want(ready)
-            yield replace(ready, job=traced_job(ready.job)) if traced and isinstance(ready, Plan) else ready
+            yield replace(ready, job=traced_job(ready.job)) if traced else ready
 
     def replay_known(self, today: datetime.date) -> None:
         """Witnesses first: what an entry says must still be so."""

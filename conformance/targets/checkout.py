@@ -99,9 +99,14 @@ def default_base(checkout: Checkout) -> str:
     return ""
 
 
+def commit_of(checkout: Checkout, ref: str) -> str:
+    """The commit that a ref names, abbreviated; "" for an unknown one."""
+    return _git(checkout.root, "rev-parse", "--verify", "--quiet", "--short=12", f"{ref}^{{commit}}").strip()
+
+
 def at_commit(checkout: Checkout, ref: str) -> Checkout:
     """The same tree at a commit, taken from git into a folder of ours. Raises UsageError for an unknown one."""
-    commit = _git(checkout.root, "rev-parse", "--verify", "--quiet", "--short=12", f"{ref}^{{commit}}").strip()
+    commit = commit_of(checkout, ref)
     if not commit:
         raise UsageError(f"--base {ref!r}: no commit of {checkout.root}, and no release (write 0.5.23, or a git ref)")
     folder = home() / "bases" / commit

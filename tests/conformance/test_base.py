@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from ropecheck.conformance.errors import GaveUp
+from ropecheck.conformance.run import answers
 from ropecheck.conformance.run.base import Base, Planned
 from ropecheck.conformance.run.choice import Choice, modes_of, words_of
 from ropecheck.conformance.run.events import Event, Found, Summary
@@ -20,6 +21,8 @@ from ropecheck.conformance.run.relevant import Relevant, only
 from ropecheck.conformance.run.session import Settings, run, verdict_of
 from ropecheck.conformance.scenarios.chosen import chosen
 from ropecheck.conformance.subject import Subject
+from ropecheck.conformance.scripts.chosen import all_scripts
+from ropecheck.conformance.scripts.script import Script
 from ropecheck.conformance.targets.registry import Target, builtin
 
 SOME = chosen()[::6]
@@ -75,6 +78,37 @@ def test_what_only_the_base_does_is_gone(tmp_path: Path) -> None:
     summary, _ = compared(reference(), reference(DELTA_MISSING), tmp_path)
     assert (summary.exit_code, summary.new) == (0, [])
     assert ("decode", "delta missing") in {gone.key[1:] for gone in summary.gone}
+
+
+def test_a_kept_base_answers_without_its_engine_until_something_else_is_asked(tmp_path: Path) -> None:
+    def again(target: Target, now: Target, name: str) -> Summary:
+        pool: Pool[Planned] = Pool(target, device="cpu", workers=1, out=tmp_path / name / "base")
+        with Base("before", pool, verdict_of, tmp_path / "kept") as running:
+            phase = Phase(name="some", summary="", drive=lambda driver: driver.check_all(SOME))
+            settings = Settings(
+                target=now, out=tmp_path / name, phases=(phase,), base=running, complete=False, witnesses=False
+            )
+            return run(settings, [])
+
+    dead = Target(name="dead", argv=("/bin/false",))
+    first = again(reference(DELTA_TWICE), reference(DELTA_MISSING), "first")
+    assert first.new
+    kept = again(dead, reference(DELTA_TWICE), "second")
+    assert (kept.exit_code, kept.new, kept.gone, kept.gave_up) == (0, [], [], "")
+    assert kept.totals.expected > 0
+    third = again(dead, reference(DELTA_MISSING), "third")
+    assert {one.key for one in third.new} == {one.key for one in first.new}
+
+
+def test_what_is_kept_of_a_base_belongs_to_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = replace(reference(), source="/somewhere", identity="1234abcd5678")
+    kept = answers.place_of(one, "cpu")
+    assert kept == answers.place_of(one, "cpu") is not None
+    assert kept != answers.place_of(replace(one, identity="9f8e7d6c5b4a"), "cpu")
+    assert answers.place_of(replace(one, identity="1234abcd5678+9f8e7d6c"), "cpu") is None
+    assert answers.place_of(reference(), "cpu") is None, "nobody knows whether it is the same"
+    monkeypatch.setattr(answers, "suite_hash", lambda: "another suite")
+    assert kept != answers.place_of(one, "cpu")
 
 
 def test_a_base_that_cannot_start_ends_the_run(tmp_path: Path) -> None:
@@ -156,10 +190,36 @@ def test_what_runs_a_changed_function_is_found_and_comes_first_the_next_time(tmp
     assert names(filter(first, chosen())) == names(mine)
     again = drive(Relevant(changed, tmp_path / "notes").phase(chosen()), "target_verify")
     assert names(again.ran[: len(mine)]) == names(mine)
+    assert len(again.ran) == len(driver.ran), "of no commit: the notes only say what to begin with"
     later = drive(only(Phase(name="all", summary="", drive=lambda d: d.check_all(chosen())), first), "")
     assert names(later.ran) == names(mine)
 
 
+def test_what_met_no_change_of_a_commit_is_not_asked_again(tmp_path: Path) -> None:
+    wanted, other = ("e.py", "wanted"), ("e.py", "other")
+    mine = [one for one in chosen() if "target_verify" in modes_of(one)]
+
+    def ran(changed: set[tuple[str, str]], commit: str) -> set[str]:
+        relevant = Relevant(frozenset(changed), tmp_path / "notes", commit)
+        return names(drive(relevant.phase(chosen()), "target_verify").ran)
+
+    assert names(mine) < ran({wanted}, "1234")
+    assert ran({wanted}, "1234") == names(mine)
+    assert ran({wanted, other}, "1234") == names(chosen())
+    assert names(mine) < ran({wanted}, "1234"), "what ran then was not the base's code"
+    assert ran({wanted}, "1234") == names(mine)
+    assert names(mine) < ran({wanted}, "5678")
+
+
+def test_what_no_forward_runs_is_looked_for_in_the_rest(tmp_path: Path) -> None:
+    def looked(calls: str) -> Notes:
+        relevant = Relevant(frozenset({("e.py", "wanted")}), tmp_path / "notes")
+        return drive(relevant.phase(SOME, lambda: list(all_scripts())[:60]), calls)
+
+    assert not [one for one in looked("decode").ran if isinstance(one, Script)]
+    assert {one.id for one in looked("scheduler").ran} >= names(list(all_scripts())[:60])
+
+
 def test_a_change_that_nothing_runs_is_said(tmp_path: Path) -> None:
     driver = drive(Relevant(frozenset({("e.py", "wanted")}), tmp_path / "notes").phase(SOME), "")
-    assert ["no chosen scenario" in message for message in driver.warned] == [True]
+    assert driver.warned == ["what changed: nothing that was looked at runs e.py wanted"]

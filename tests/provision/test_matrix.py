@@ -13,6 +13,7 @@ from ropecheck.conformance.matrix import render as matrix_render
 from ropecheck.conformance.matrix.matrix import Cell, Column, Shape, Step
 from ropecheck.conformance.targets import registry as targets
 from ropecheck.conformance.targets.pip_overlay import ProvisionError
+from ropecheck.conformance.version import SILENT, suite_hash
 
 WIDTH = "draft_extend_v2.width"
 PARENT = "ownership.parent_unchanged"
@@ -207,9 +208,9 @@ def test_a_kept_column_is_of_the_sources_that_judge(tmp_path: Path) -> None:
         file = tmp_path / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("changed = True\n")
-        return version.suite_hash(tmp_path)
+        return suite_hash(tmp_path)
 
-    seen = [version.suite_hash(tmp_path)]
+    seen = [suite_hash(tmp_path)]
     for counts in ("run/client.py", "run/tally.py", "matrix/matrix.py", "judge/verdict.py", "known/clitic.py"):
         seen.append(hashed(f"conformance/{counts}"))
     for folder in ("spec", "reference", "adapters"):
@@ -220,5 +221,5 @@ def test_a_kept_column_is_of_the_sources_that_judge(tmp_path: Path) -> None:
 
 
 def test_the_silent_sources_are_there() -> None:
-    for name in version.SILENT:
+    for name in SILENT:
         assert (Path(matrix.__file__).parents[1] / name).exists(), name

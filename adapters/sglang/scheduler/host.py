@@ -31,7 +31,7 @@ from typing import Any
 import msgspec
 
 from ropecheck.adapters import events, forking, play
-from ropecheck.adapters.sglang import absent_packages, boot
+from ropecheck.adapters.sglang import absent_packages, boot, trace
 from ropecheck.adapters.sglang.scheduler import build, entered, faults
 
 CPU_SECONDS = {"cpu": 15.0, "cuda": 150.0}
@@ -51,6 +51,8 @@ class Told(msgspec.Struct, frozen=True):
     stage: str = "engine"
     functions: dict[str, bool] = {}
     """Functions of the engine that handle positions -> whether they were entered; what has not been told before."""
+    ran: tuple[str, ...] = ()
+    """Engine functions that were called, where the script is traced."""
     dead: bool = False
     """The process that played it is of no further use."""
 
@@ -109,9 +111,12 @@ class Hosts:
         """What a fork must keep to be able to ask."""
         return () if self._server is None else (self._server.fileno(),)
 
-    def play(self, body: bytes) -> Told:
-        """body: an encoded play.Play."""
-        server = msgspec.msgpack.encode(msgspec.msgpack.decode(body, type=play.Play).server)
+    def play(self, body: bytes, traced: bool = False) -> Told:
+        """body: an encoded play.Play. traced: tell which functions are called."""
+        script = msgspec.msgpack.decode(body, type=play.Play)
+        if traced:
+            body = msgspec.msgpack.encode(msgspec.structs.replace(script, trace=True))
+        server = msgspec.msgpack.encode(script.server)
         player = self._players.get(server)
         try:
             if player is None:
@@ -309,8 +314,13 @@ def _plays(pipes: list[int], player: Any, told_of: dict[str, bool], device: str 
             script = msgspec.msgpack.decode(body, type=play.Play)
             signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS[device])  # it ends the process
             try:
-                trace = player.play(script)
-                told = Told(trace=trace, functions=told_of | dict.fromkeys(entered.fresh(), True), dead=player.dead)
+                ran: list[str] = []
+                with contextlib.ExitStack() as stack:
+                    if script.trace:
+                        ran = stack.enter_context(trace.functions())
+                    played = player.play(script)
+                seen = told_of | dict.fromkeys(entered.fresh(), True)
+                told = Told(trace=played, functions=seen, ran=tuple(ran), dead=player.dead)
                 told_of = {}
             except OwnFault as fault:
                 player.dead = True
