@@ -106,7 +106,8 @@ def answer(engine: Engine, job: protocol.Job, device: str = "cpu") -> protocol.A
         if job.trace:
             with trace.functions() as ran:
                 results.append(result(state, step))
-            traced.append((*ran, *getattr(results[-1], "ran", ())))
+            last = results[-1]
+            traced.append((*ran, *(last.ran if isinstance(last, protocol.Played) else ())))
         else:
             with contextlib.nullcontext() if isinstance(step, READERS) else watched:
                 results.append(result(state, step))

@@ -95,7 +95,7 @@ class _Driver:
             if failure is not None:
                 finding.scenario, finding.failure, finding.size = smaller, failure, size_of(smaller)
         summary = self.ledger.summary()
-        trace(summary, summary.findings, self._passing.scenarios(), self._check.traced)
+        trace(summary, summary.findings, self._passing, self._check.traced)
         self.ledger.right_steps = summary.right_steps
 
     def warn(self, message: str, loud: bool = False) -> None:

@@ -151,7 +151,7 @@ def check(
                 phases = tuple(only(one, first) for one in phases) if phase else ()
             code = once(
                 checkout,
-                phases if first is None else (first.phase(_some(), _further), *phases),
+                phases if first is None else (first.phase(_some(), _FURTHER), *phases),
                 witnesses=beside is None and not changed,
             )
         if watch:
@@ -171,7 +171,7 @@ def _watched(
             failed = _failed(out)
             phases = [_phase("last failed", failed)] if failed else []
             if first is not None:
-                phases.append(first.phase(_some(), _further))
+                phases.append(first.phase(_some(), _FURTHER))
             if not phases:
                 say(f"{edited.identity}: nothing differs from {commit}")
                 code = 0
@@ -194,14 +194,22 @@ SERVERS = ("plain", "retracting_overlap", "eagle")
 """Configurations of the scheduler whose chosen scripts a change is looked for in: each takes seconds to start."""
 
 
-def _further() -> list[Subject]:
-    """Where a change is looked for that none of those runs: prompt tables, routes, scripts."""
+def _tables() -> list[Subject]:
+    """Where a change is looked for that none of those runs: routes and prompt tables .."""
     from ropecheck.conformance.families.cases import all_cases
     from ropecheck.conformance.routes.cases import cases
+
+    return [*cases("sglang"), *all_cases("sglang", 0, 0)]
+
+
+def _scripts() -> list[Subject]:
+    """.. and then clients' scripts."""
     from ropecheck.conformance.scripts.chosen import all_scripts
 
-    scripts = [one for one in all_scripts() if one.server in SERVERS]
-    return [*cases("sglang"), *all_cases("sglang", 0, 0), *scripts]
+    return [one for one in all_scripts() if one.server in SERVERS]
+
+
+_FURTHER = (_tables, _scripts)
 
 
 def _touching(checkout: Checkout, commit: str) -> Relevant | None:

@@ -14,7 +14,7 @@ from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.run.events import Header, ScenarioDone, Summary
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.tally import Tally
-from ropecheck.conformance.run.trace import trace, traced_job
+from ropecheck.conformance.run.trace import Passing, trace, traced_job
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.targets.registry import Target
 from ropecheck.conformance.version import spec_hash, suite_version
@@ -54,5 +54,5 @@ def asked(
     summary = tally.summary
     summary.sort()
     causes = [finding for finding in summary.findings if not finding.failure.follows]
-    trace(summary, causes, (), lambda _: (planned, answer))
+    trace(summary, causes, Passing(), lambda _: (planned, answer))
     return planned, answer, summary

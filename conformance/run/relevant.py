@@ -23,6 +23,7 @@ from ropecheck.conformance.scripts.script import Script
 from ropecheck.conformance.targets.changed import Function, function_of, touches
 from ropecheck.conformance.version import suite_hash
 
+Subjects = Sequence[Subject]
 Kind = frozenset[str]
 """A scenario's operations and forward modes, each once; a case's builder or route and its family; a script's server."""
 
@@ -106,16 +107,18 @@ class Relevant:
             return kind in self.touched
         return any(modes_of(scenario) & touched for touched in self.touched)
 
-    def phase(self, scenarios: Sequence[Subject], further: Callable[[], Sequence[Subject]] = lambda: ()) -> Phase:
-        """Run those of these scenarios that matter. further: where to look for what none of them runs."""
+    def phase(self, scenarios: Subjects, further: Sequence[Callable[[], Subjects]] = ()) -> Phase:
+        """Run those of these scenarios that matter. further: where to look, one after another, for what they do not
+        run."""
         return Phase(name="what changed", summary="", drive=lambda driver: self._drive(driver, scenarios, further))
 
-    def _drive(self, driver: Driver, scenarios: Sequence[Subject], further: Callable[[], Sequence[Subject]]) -> None:
+    def _drive(self, driver: Driver, scenarios: Subjects, further: Sequence[Callable[[], Subjects]]) -> None:
         reach = load(self.notes)
         try:
             self._look(driver, reach, scenarios, self.changed)
-            if missing := self.changed - self._reached:
-                self._look(driver, reach, further(), missing)
+            for more in further:
+                if missing := self.changed - self._reached:
+                    self._look(driver, reach, more(), missing)
         finally:
             save(reach, self.notes)
         names = _named(self.changed)

@@ -23,7 +23,6 @@ from ropecheck.conformance.known import differences as family_known
 from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.known import model
 from ropecheck.conformance.known.base import news
-from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.routes.verdict import judge as judge_route
 from ropecheck.conformance.run import baseline
 from ropecheck.conformance.run.base import Base
@@ -230,10 +229,10 @@ class Runner:
             if not finding.failure.follows and not breaks_device(finding.failure)
         ]
         if causes:
-            trace(self.tally.summary, causes, self._passing.scenarios(), self._traced)
+            trace(self.tally.summary, causes, self._passing, self._traced)
 
-    def _traced(self, scenario: Scenario) -> tuple[Plan, protocol.Answer] | None:
-        planned = plan(scenario, self._device)
+    def _traced(self, scenario: Subject) -> tuple[AnyPlan, protocol.Answer] | None:
+        planned = plan_of(scenario, self._device)
         for _, answer in self._pool.answers([replace(planned, job=traced_job(planned.job))]):
             return (planned, answer) if isinstance(answer, protocol.Answer) else None
         raise AssertionError("the pool answers every plan")

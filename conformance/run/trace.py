@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.plan.planner import Plan
+from ropecheck.conformance.run.choice import last_mode
 from ropecheck.conformance.run.events import Finding, ScenarioDone, Summary
+from ropecheck.conformance.run.subject import AnyPlan, Subject
 from ropecheck.conformance.scenario.operations import Scenario
 
 PER_MODE = 3
@@ -18,46 +21,50 @@ PER_MODE = 3
 MOST = 60
 """Findings whose witness is traced."""
 
-Run = Callable[[Scenario], tuple[Plan, protocol.Answer] | None]
-"""Runs a scenario with Job.trace; None when there is no answer."""
+Run = Callable[[Any], tuple[AnyPlan, protocol.Answer] | None]
+"""Runs a subject with Job.trace; None when there is no answer."""
 
 
 @dataclass(slots=True)
 class Passing:
     """A few small scenarios that pass, of every mode."""
 
-    kept: dict[str, list[Scenario]] = field(default_factory=dict)
+    kept: dict[str, list[Subject]] = field(default_factory=dict)
 
     def note(self, done: ScenarioDone) -> None:
         """Keep the scenario if it passes and its modes have room."""
         outcome, scenario = done.outcome, done.scenario
-        if outcome.failures or outcome.unrun or not isinstance(scenario, Scenario):
+        if outcome.failures or outcome.unrun:
             return
-        for mode in outcome.modes:
+        for mode in outcome.modes if isinstance(scenario, Scenario) else (last_mode(scenario),):
             kept = self.kept.setdefault(mode, [])
             if len(kept) < PER_MODE:
                 kept.append(scenario)
 
-    def scenarios(self) -> list[Scenario]:
-        """All of them, once each."""
-        return list({one.id: one for kept in self.kept.values() for one in kept}.values())
+    def scenarios(self, sorts: set[type]) -> list[Subject]:
+        """All of these sorts, once each."""
+        return list({one.id: one for kept in self.kept.values() for one in kept if type(one) in sorts}.values())
 
 
-def steps_of(plan: Plan, op: int) -> range:
+def steps_of(plan: AnyPlan, op: int) -> range:
     """The job's steps that belong to operation `op`: after the last check before it, up to its own last check."""
+    if not isinstance(plan, Plan):
+        return range(len(plan.job.steps))
     before = [check.result for check in plan.checks if check.op < op]
     own = [check.result for check in plan.checks if check.op == op]
     start = max(before, default=-1) + 1
     return range(start, max(own, default=len(plan.job.steps) - 1) + 1)
 
 
-def trace(summary: Summary, findings: Iterable[Finding], passing: Iterable[Scenario], run: Run) -> None:
+def trace(summary: Summary, findings: Iterable[Finding], passing: Passing, run: Run) -> None:
     """Fill in `ran` of the findings, and the summary's account of steps with right results."""
-    traced: dict[str, tuple[Plan, protocol.Answer] | None] = {}
+    traced: dict[str, tuple[AnyPlan, protocol.Answer] | None] = {}
+    sorts: set[type] = {Scenario}
     for number, finding in enumerate(findings):
         scenario = finding.scenario
-        if number >= MOST or not isinstance(scenario, Scenario):
-            continue
+        if number >= MOST or not (finding.unexpected or isinstance(scenario, Scenario)):
+            continue  # a case or a script takes long
+        sorts.add(type(scenario))
         if scenario.id not in traced:
             traced[scenario.id] = run(scenario)
         if (found := traced[scenario.id]) is None or not found[1].traced:
@@ -68,7 +75,7 @@ def trace(summary: Summary, findings: Iterable[Finding], passing: Iterable[Scena
         _right(summary, answer, range(steps.start))
     if not any(finding.ran for finding in summary.findings):
         return  # the worker cannot tell
-    for scenario in passing:
+    for scenario in passing.scenarios(sorts):
         if (found := run(scenario)) is not None:
             _right(summary, found[1], range(len(found[1].traced)))
 

@@ -214,7 +214,7 @@ def test_what_met_no_change_of_a_commit_is_not_asked_again(tmp_path: Path) -> No
 def test_what_no_forward_runs_is_looked_for_in_the_rest(tmp_path: Path) -> None:
     def looked(calls: str) -> Notes:
         relevant = Relevant(frozenset({("e.py", "wanted")}), tmp_path / "notes")
-        return drive(relevant.phase(SOME, lambda: list(all_scripts())[:60]), calls)
+        return drive(relevant.phase(SOME, [lambda: list(all_scripts())[:60]]), calls)
 
     assert not [one for one in looked("decode").ran if isinstance(one, Script)]
     assert {one.id for one in looked("scheduler").ran} >= names(list(all_scripts())[:60])
