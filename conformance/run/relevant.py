@@ -17,9 +17,8 @@ import msgspec
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.run.choice import modes_of
 from ropecheck.conformance.run.phases import Driver, Phase
-from ropecheck.conformance.scenario.operations import Scenario
-from ropecheck.conformance.subject import Subject
 from ropecheck.conformance.scripts.script import Script
+from ropecheck.conformance.subject import Subject
 from ropecheck.conformance.targets.changed import Function, function_of, touches
 from ropecheck.conformance.version import suite_hash
 

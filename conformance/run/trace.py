@@ -13,8 +13,8 @@ from ropecheck.adapters import protocol
 from ropecheck.conformance.plan.planner import Plan
 from ropecheck.conformance.run.choice import last_mode
 from ropecheck.conformance.run.events import Finding, ScenarioDone, Summary
-from ropecheck.conformance.run.subject import AnyPlan, Subject
 from ropecheck.conformance.scenario.operations import Scenario
+from ropecheck.conformance.subject import AnyPlan, Subject
 
 PER_MODE = 3
 """Passing scenarios kept of each mode."""

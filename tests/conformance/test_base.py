@@ -20,9 +20,9 @@ from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.relevant import Relevant, only
 from ropecheck.conformance.run.session import Settings, run, verdict_of
 from ropecheck.conformance.scenarios.chosen import chosen
-from ropecheck.conformance.subject import Subject
 from ropecheck.conformance.scripts.chosen import all_scripts
 from ropecheck.conformance.scripts.script import Script
+from ropecheck.conformance.subject import Subject
 from ropecheck.conformance.targets.registry import Target, builtin
 
 SOME = chosen()[::6]
