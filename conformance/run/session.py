@@ -23,6 +23,7 @@ from ropecheck.conformance.known import differences as family_known
 from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.known import model
 from ropecheck.conformance.known.base import news
+from ropecheck.conformance.plan.planner import Plan
 from ropecheck.conformance.routes.verdict import judge as judge_route
 from ropecheck.conformance.run import baseline
 from ropecheck.conformance.run.base import Base
