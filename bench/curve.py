@@ -14,7 +14,8 @@ import os
 import random
 import tempfile
 import time
-from itertools import islice
+from collections.abc import Sequence
+from itertools import cycle, islice
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
@@ -28,6 +29,9 @@ from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.session import verdict_of
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.exhaustive import sweep
+
+WARM_UP = 50
+"""Scenarios of each worker before the clock starts."""
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,19 +53,19 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
         return self.forwards / self.seconds
 
 
-def scenarios(each: int) -> list[Scenario]:
-    """So many small scenarios of every kind, in an order that mixes them."""
-    found = list(islice(sweep("small"), 20_000))
+def scenarios(count: int, after: int = 0) -> list[Scenario]:
+    """So many small scenarios of every kind, in an order that mixes them, after the first `after`. When there are no
+    more, the first ones again."""
+    found = list(sweep("small"))
     random.Random(0).shuffle(found)
-    return (found * (each // len(found) + 1))[:each]
+    return list(islice(cycle(found), after, after + count))
 
 
-def drive(pool: Pool[Plan], each: int, times: int) -> tuple[int, float, float]:
-    """(forwards, seconds, CPU seconds here) of `times` x `each` scenarios, planned and judged. Raises SystemExit when
-    one could not run: a rate of what did not run is none."""
+def drive(pool: Pool[Plan], some: Sequence[Scenario]) -> tuple[int, float, float]:
+    """(forwards, seconds, CPU seconds here) of these scenarios, planned and judged. Raises SystemExit when one could
+    not run: a rate of what did not run is none."""
     began, cpu, forwards = time.monotonic(), time.process_time(), 0
-    some = scenarios(each)
-    for planned, answer in pool.answers(plan(one) for _ in range(times) for one in some):
+    for planned, answer in pool.answers(map(plan, some)):
         if isinstance(answer, Unrun):
             raise SystemExit(f"{planned.scenario.name}: {answer.stage}: {answer.message}")
         forwards += verdict_of(planned, answer).forwards
@@ -77,8 +81,8 @@ def with_workers(target: str, device: str, count: int, each: int) -> Point:
     ):
         pool.start()
         ready = time.monotonic() - began
-        drive(pool, 50, count)  # first calls compile and fill caches
-        forwards, seconds, cpu = drive(pool, each, count)
+        drive(pool, scenarios(WARM_UP * count))  # first calls compile and fill caches
+        forwards, seconds, cpu = drive(pool, scenarios(each * count, WARM_UP * count))
     return Point(
         by="workers",
         count=count,
@@ -98,16 +102,17 @@ PATIENCE = 300.0
 Told = tuple[int, float, float, float]
 
 
-def place(target: str, device: str, each: int, ready: Barrier, told: multiprocessing.Queue[Told]) -> None:
+def place(target: str, device: str, number: int, each: int, ready: Barrier, told: multiprocessing.Queue[Told]) -> None:
     """A runner with one worker, in a process of its own."""
     with (
         tempfile.TemporaryDirectory() as folder,
         Pool[Plan](target_for(target, device), device=device, workers=1, out=Path(folder)) as pool,
     ):
         pool.start()
-        drive(pool, 50, 1)
+        drive(pool, scenarios(WARM_UP))
+        some = scenarios(each, WARM_UP + number * each)
         ready.wait(PATIENCE)
-        forwards, seconds, cpu = drive(pool, each, 1)
+        forwards, seconds, cpu = drive(pool, some)
         told.put((forwards, time.monotonic(), seconds, cpu))
 
 
@@ -116,7 +121,9 @@ def with_places(target: str, device: str, count: int, each: int) -> Point:
     context = multiprocessing.get_context("spawn")
     ready, told = context.Barrier(count + 1), context.Queue()
     began = time.monotonic()
-    places = [context.Process(target=place, args=(target, device, each, ready, told)) for _ in range(count)]
+    places = [
+        context.Process(target=place, args=(target, device, number, each, ready, told)) for number in range(count)
+    ]
     for one in places:
         one.start()
     ready.wait(PATIENCE)

@@ -24,7 +24,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     prompt: its whole prompt, earlier turns of its session included. ids: the prompt's tokens, placeholders raw.
     turn: runs and tokens that it brought itself. ahead: runs that it will write, and that its table has already.
     tabulated_runs: leading runs of the prompt up to the last turn that brought media. computed: tokens whose cache
-    entries exist. status: "waiting", "retracted", "running", "finished", "aborted", "refused".
+    entries exist. line: the columns of its prompt, and by delta of all that it generates. status: "waiting",
+    "retracted", "running", "finished", "aborted", "refused".
     """
 
     req: int
@@ -34,6 +35,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     turn_ids: tuple[int, ...]
     tabulated_runs: int
     max_new_tokens: int
+    line: Timeline
     ahead: History = ()
     session: int | None = None
     parent: int | None = None
@@ -130,11 +132,6 @@ def emit(state: State, request: Request, count: int) -> tuple[State, tuple[int, 
 def tokens_of(request: Request) -> int:
     """Prompt and outputs."""
     return len(request.ids) + request.outputs
-
-
-def line_of(state: State, request: Request) -> Timeline:
-    """The columns of a request's prompt, and by delta of all that it generates."""
-    return timeline(state.family, request.prompt, request.tabulated_runs, request.ahead)
 
 
 def turn_line(state: State, request: Request) -> Timeline:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from ropecheck.reference.requests import State, line_of, of, tokens_of
+from ropecheck.reference.requests import State, of, tokens_of
 from ropecheck.reference.timeline import IntArray
 from ropecheck.spec import rotary
 from ropecheck.spec.history import OutOfDomain
@@ -60,7 +60,7 @@ def table_of(state: State, req: int, layout: str, method: str) -> IntArray:
         raise OutOfDomain(f"request {req} has {tokens} tokens, more than {layout!r} has positions: never admitted")
     if tokens > MOST:
         raise OutOfDomain(f"request {req} has {tokens} tokens; one rotation turns at most {MOST}")
-    table = line_of(state, request).take(np.arange(tokens, dtype=np.int64))
+    table = request.line.take(np.arange(tokens, dtype=np.int64))
     bounded = LAYOUTS[layout].longest < LONGEST  # there the end is the point
     if table.shape[0] != 3 or (not bounded and int(table.max()) + FAR >= LONGEST):
         raise OutOfDomain(f"request {req}: a rotation reads three rows of positions below {LONGEST - FAR}")

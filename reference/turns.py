@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from ropecheck.reference.requests import Request, Session, State, arrived, fresh_ids, updated, with_session
+from ropecheck.reference.timeline import timeline
 from ropecheck.spec import session as rules
 from ropecheck.spec.families import family as find_family
 from ropecheck.spec.families.glm_image import GLM_IMAGE
@@ -42,6 +43,7 @@ def submit(state: State, req: int, prompt: History, max_new_tokens: int, ahead: 
             turn_ids=ids,
             tabulated_runs=len(prompt),
             max_new_tokens=max_new_tokens,
+            line=timeline(state.family, prompt, len(prompt), ahead),
             ahead=ahead,
         ),
     )
@@ -72,23 +74,26 @@ def turn(state: State, op: Asked) -> State:
                 turn_ids=new_ids,
                 tabulated_runs=len(op.prompt),
                 max_new_tokens=op.max_new_tokens,
+                line=timeline(state.family, op.prompt, len(op.prompt)),
                 session=op.session,
                 status="refused",
             ),
         )
     prompt, kept_ids = _history(state, parent, op)
+    tabulated = _tabulated(state, parent, op.prompt, prompt, len(kept_ids))
     request = Request(
         req=op.req,
         prompt=prompt,
         ids=kept_ids + new_ids,
         turn=op.prompt,
         turn_ids=new_ids,
-        tabulated_runs=0,
+        tabulated_runs=tabulated,
         max_new_tokens=op.max_new_tokens,
+        line=timeline(state.family, prompt, tabulated),
         session=op.session,
         parent=None if parent is None else parent.req,
     )
-    state = arrived(state, replace(request, tabulated_runs=_tabulated(state, parent, request, len(kept_ids))))
+    state = arrived(state, request)
     known = session.known
     if op.replace:
         known = () if op.parent is None else _without_children(state, known, op.parent)
@@ -158,15 +163,15 @@ def _history(state: State, parent: Request | None, op: Asked) -> tuple[History, 
     return rules.continued(parent.prompt, reply, op.prompt), kept
 
 
-def _tabulated(state: State, parent: Request | None, request: Request, kept: int) -> int:
-    """Leading runs of the prompt that the request's media table covers: all of it if this turn brings media."""
-    if request.brings_media or parent is None:
-        return len(request.prompt)
+def _tabulated(state: State, parent: Request | None, own: History, prompt: History, kept: int) -> int:
+    """Leading runs of the prompt that the request's media table covers: all of it if its own turn brings media."""
+    if parent is None or any(not run.is_text for run in own):
+        return len(prompt)
     family = find_family(state.family)
     limit = min(kept, length(family, parent.prompt[: parent.tabulated_runs]))
     covered = 0
-    for runs in range(len(request.prompt) + 1):
-        if length(family, request.prompt[:runs]) <= limit:
+    for runs in range(len(prompt) + 1):
+        if length(family, prompt[:runs]) <= limit:
             covered = runs
     return covered
 

@@ -190,7 +190,7 @@ def live_columns(row: Row) -> Violation | None:
 
     Also after a larger batch, and for a batch without media after one with.
     """
-    right: tuple[Ints, ...] = tuple(zip(*(row.place.column(index) for index in row.tokens), strict=True))
+    right = row.place.columns(row.tokens)
     return _first(("1d", *AXES), (row.tokens, *right), (row.positions, *(row.columns or ())))
 
 

@@ -37,6 +37,8 @@ def table_is(held: HeldState) -> Violation | None:
             shape="too few columns",
             message=f"{width} columns for a prompt of {held.covers} tokens",
         )
+    if held.place.columns(range(width)) == table.values:
+        return None
     for at in range(width):
         right, seen = held.place.column(at), tuple(row[at] for row in table.values)
         if right != seen:

@@ -34,6 +34,11 @@ class Place:
             return tuple(row[index] for row in self.rows)
         return (index + self.delta,) * len(self.rows)
 
+    def columns(self, tokens: Ints) -> tuple[list[int], ...]:
+        """The ideal columns of these tokens, row by row."""
+        width = len(self.rows[0])
+        return tuple([row[index] if index < width else index + self.delta for index in tokens] for row in self.rows)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:

@@ -7,7 +7,7 @@ import msgspec
 from ropecheck.conformance.cards.card import ItemLine, OperationLine, RequestLine
 from ropecheck.conformance.scenario import operations as ops
 from ropecheck.conformance.scenario.lifecycle import apply
-from ropecheck.reference.requests import Request, State, line_of
+from ropecheck.reference.requests import Request, State
 from ropecheck.reference.timeline import run_lengths
 from ropecheck.spec.history import History, OutOfDomain, Run
 
@@ -130,7 +130,7 @@ def request_lines(state: State) -> tuple[RequestLine, ...]:
 
 
 def _request(state: State, request: Request) -> RequestLine:
-    line = line_of(state, request)
+    line = request.line
     items = []
     start = 0
     for run, count in zip(request.prompt, run_lengths(state.family, request.prompt), strict=True):

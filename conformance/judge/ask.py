@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from ropecheck.conformance.judge.tally import Tally
-from ropecheck.spec.rules import Rule, Violation, rules_of
+import msgspec
+
+from ropecheck.conformance.judge.tally import Asked, Tally
+from ropecheck.spec.rules import Rule, Violation, changes, rules_of
 from ropecheck.spec.views import Tables
 
 
@@ -14,15 +17,55 @@ def no_tables(tally: Tally, mode: str) -> list[tuple[Rule, Violation]]:
     return ask(tally, mode, Tables(mode=mode, tokens=0, positions=None, rows=None))
 
 
-def ask(tally: Tally, mode: str, view: object) -> list[tuple[Rule, Violation]]:
+def ask(tally: Asked, mode: str, view: object) -> list[tuple[Rule, Violation]]:
     """Every rule that speaks of this view is asked; those that it breaks, with how."""
     broken = []
+    asked = tally.asked[mode]
     for rule in rules_of(type(view)):
         speaks: Any = rule.when
         if speaks is not None and not speaks(view):
             continue
-        tally.check(rule.id, mode)
+        asked.append(rule.id)
         found = rule.check(view)
         if found is not None:
             broken.append((rule, found))
     return broken
+
+
+as_bytes = msgspec.msgpack.Encoder().encode
+"""An answer as a key of `Settled`: small, and quick to compare."""
+
+
+class Settled:
+    """What was asked of answers in which no rule found anything wrong.
+
+    Rules are functions of what they look at. An answer that stands beside the same script again is not put to them
+    again: what they said of it is counted again. A rule that is added or replaced makes all of it forgotten.
+    """
+
+    MOST = 4096
+    """Answers that are kept."""
+
+    def __init__(self) -> None:
+        self._asked: dict[Hashable, Mapping[str, list[str]]] = {}
+        self._changes = 0
+
+    def once(self, tally: Tally, key: Hashable, judge: Callable[[], None]) -> None:
+        """`judge`, unless it found nothing wrong before. key: all that its verdict depends on."""
+        if self._changes != changes():
+            self._asked.clear()
+            self._changes = changes()
+        known = self._asked.get(key)
+        if known is not None:
+            for mode, rules in known.items():
+                tally.asked[mode] += rules
+            return
+        before = {mode: len(rules) for mode, rules in tally.asked.items()}
+        found = (tally.found, len(tally.unrun))
+        judge()
+        if (tally.found, len(tally.unrun)) == found:
+            if len(self._asked) >= self.MOST:
+                self._asked.clear()
+            self._asked[key] = {
+                mode: new for mode, rules in tally.asked.items() if (new := rules[before.get(mode, 0) :])
+            }

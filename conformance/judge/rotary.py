@@ -71,7 +71,6 @@ def _heads(tally: Tally, check: RotaryCheck, result: protocol.Result) -> Heads |
     elif not isinstance(result, protocol.Rotated):
         tally.unrun.append(Unrun(stage="decode", message=f"answered with {type(result).__name__}", step=check.op))
     else:
-        tally.modes[MODE] = tally.modes.get(MODE, 0) + 1
         tally.note(MODE, result.ran)
         _ask(tally, check, TableAfter(changed=result.table_changed), result)
         size = LAYOUTS[check.layout].head_size

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ropecheck.adapters import protocol
-from ropecheck.conformance.judge.ask import ask
+from ropecheck.conformance.judge.ask import Settled, as_bytes, ask
 from ropecheck.conformance.judge.outcome import Difference, Failure, TableView, Unrun
 from ropecheck.conformance.judge.signature import held_signature
 from ropecheck.conformance.judge.tables import seen
@@ -39,6 +40,9 @@ LAZY_FIELD = "delta_cache"
 """Building a forward may fill it in; that alone is no change of state."""
 
 
+_settled = Settled()
+
+
 def judge_states(tally: Tally, check: StateCheck, result: protocol.States, before: protocol.States | None) -> None:
     """Judge one observation, beside the one before it."""
     answered = {state.req: state for state in result.states}
@@ -48,6 +52,17 @@ def judge_states(tally: Tally, check: StateCheck, result: protocol.States, befor
     for one in result.states:
         if one.table is not None and one.delta is not None:
             tally.held[one.req] = (one.table, one.delta)
+    if tally.failures or not all(one.small for one in check.expected):  # what was wrong has a say in what is wrong now
+        _states(tally, check, answered, before)
+        return
+    happened = (check.kind, check.subject, check.own, check.parent, *check.hits.items(), check.replaced, check.turn)
+    asked = (*check.expected, *happened, as_bytes((result, before)))
+    _settled.once(tally, asked, lambda: _states(tally, check, answered, before))
+
+
+def _states(
+    tally: Tally, check: StateCheck, answered: Mapping[int, protocol.RequestState], before: protocol.States | None
+) -> None:
     earlier = {state.req: state for state in before.states} if before is not None else {}
     for expected in check.expected:
         req = expected.request.req
@@ -113,13 +128,15 @@ def _arrived(tally: Tally, check: StateCheck, state: protocol.RequestState) -> s
     assert check.turn is not None
     ids = None if state.aborted else state.unpadded_ids
     turn = replace(check.turn, ids=ids, refused=state.aborted, note=state.note)
-    before = dict(tally.checked)
+    asked = tally.asked["session"]
+    before = len(asked)
     for rule, found in ask(tally, "session", turn):
         message = f"request {state.req}: {found.message}"
         _fail(tally, check, rule.id, state.req, replace(found, message=message))
         if found.axis == "ids":
             tally.strayed.setdefault(state.req, rule.id)
-    spoke = [rule for rule in tally.checked if tally.checked[rule] != before.get(rule, 0) and rule != "session.refused"]
+    new = {*asked[before:]} - {"session.refused"}
+    spoke = [rule for rule in dict.fromkeys(asked) if rule in new]
     return spoke[-1].split(".", 1)[1] if spoke else ""
 
 

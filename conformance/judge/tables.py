@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ropecheck.adapters import protocol
-from ropecheck.conformance.judge.ask import ask, no_tables
+from ropecheck.conformance.judge.ask import Settled, as_bytes, ask, no_tables
 from ropecheck.conformance.judge.outcome import Difference, Failure, TableView, Unrun
 from ropecheck.conformance.judge.signature import column_signature, fill_signature, index_signature
 from ropecheck.conformance.judge.tally import Tally
@@ -39,15 +39,25 @@ class _Site:
         return self.check.expected.mode_of(self.label)
 
 
+_settled = Settled()
+
+
 def judge_tables(tally: Tally, check: TableCheck, result: protocol.Tables) -> None:
     """Judge every table that the forward answered, and what building it changed."""
+    expected = check.expected
+    for name in {expected.mode_of(label) for label in check.labels}:
+        tally.note(name, result.ran)
+    tally.reached += check.situations
+    if not expected.small:
+        _forward(tally, check, result)
+        return
+    asked = (expected, *check.labels, check.positions_only, check.echoed, as_bytes(result))
+    _settled.once(tally, asked, lambda: _forward(tally, check, result))
+
+
+def _forward(tally: Tally, check: TableCheck, result: protocol.Tables) -> None:
     expected, site = check.expected, _Site(tally, check)
     mode = expected.mode.name
-    for name in {expected.mode_of(label) for label in check.labels}:
-        tally.modes[name] = tally.modes.get(name, 0) + 1
-        tally.note(name, result.ran)
-    for key in check.situations:
-        tally.situations[key] = tally.situations.get(key, 0) + 1
     _ask(site, Built(mode=mode, changed=result.changed))
     answered = {table.label: table for table in result.tables}
     if len(answered) != len(result.tables):

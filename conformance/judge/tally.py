@@ -2,26 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.outcome import Failure, Unrun
 
 
-class Tally:
+def times(names: Iterable[str]) -> dict[str, int]:
+    """How often each name comes. Counter is slower for so few."""
+    out: dict[str, int] = {}
+    for name in names:
+        out[name] = out.get(name, 0) + 1
+    return out
+
+
+class Asked:
+    """The rules that were asked."""
+
+    def __init__(self) -> None:
+        self.asked: defaultdict[str, list[str]] = defaultdict(list)
+        """Mode -> the rules that were asked there, each as often as it was, in order."""
+
+    @property
+    def by_mode(self) -> dict[str, dict[str, int]]:
+        """Rule -> mode -> times that it was asked."""
+        out: dict[str, dict[str, int]] = {}
+        for mode, rules in self.asked.items():
+            for rule in rules:
+                modes = out.setdefault(rule, {})
+                modes[mode] = modes.get(mode, 0) + 1
+        return out
+
+    @property
+    def checked(self) -> dict[str, int]:
+        """Rule -> times that it was asked."""
+        return {rule: sum(modes.values()) for rule, modes in self.by_mode.items()}
+
+    def forget(self, rules: Collection[str]) -> None:
+        """These do not count."""
+        for mode, asked in self.asked.items():
+            self.asked[mode] = [rule for rule in asked if rule not in rules]
+
+
+class Tally(Asked):
     """What the checks of one scenario have found so far."""
 
     def __init__(self) -> None:
-        self.checked: dict[str, int] = {}
-        self.by_mode: dict[str, dict[str, int]] = {}
-        """Rule -> mode -> times that it was asked."""
+        super().__init__()
         self.failures: list[Failure] = []
         self._told: set[object] = set()
+        self.found = 0
+        """How often something was found wrong, the same failure again included."""
         self.not_offered: list[tuple[str, str]] = []
         self.unrun: list[Unrun] = []
-        self.modes: dict[str, int] = {}
-        self.situations: dict[str, int] = {}
-        self.ran: dict[str, dict[str, int]] = {}
+        self.forwards: list[str] = []
+        """Of every forward, its mode."""
+        self.reached: list[str] = []
+        """"mode x situation" of every forward."""
+        self.called: defaultdict[str, list[str]] = defaultdict(list)
+        """Mode -> the engine functions or kernels that are known to have run for each forward of it."""
         self.tainted: dict[int, str] = {}
         """Requests whose held state was seen to be wrong -> the rule that said so. Wrong tables that such a request
         is given afterwards are consequences, and say so instead of posing as findings of their own."""
@@ -41,22 +81,16 @@ class Tally:
         return self.tainted.setdefault(req, rule)
 
     def note(self, mode: str, names: Sequence[str]) -> None:
-        """These engine functions or kernels ran for a forward of this mode."""
-        forwards = self.ran.setdefault(mode, {})
-        for name in names:
-            forwards[name] = forwards.get(name, 0) + 1
-
-    def check(self, rule: str, mode: str) -> None:
-        """A rule was asked in this mode, whatever it said."""
-        self.checked[rule] = self.checked.get(rule, 0) + 1
-        by_mode = self.by_mode.setdefault(rule, {})
-        by_mode[mode] = by_mode.get(mode, 0) + 1
+        """A forward of this mode; these engine functions or kernels ran for it."""
+        self.forwards.append(mode)
+        self.called[mode] += names
 
     def fail(self, failure: Failure) -> None:
         """Record a failure, once per rule, mode and signature of an operation, of each table and request.
 
         What one request shows must not stand for another that fails alike for another reason.
         """
+        self.found += 1
         place = (failure.key, failure.step, failure.label, failure.difference and failure.difference.request)
         if place not in self._told:
             self._told.add(place)

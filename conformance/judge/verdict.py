@@ -13,11 +13,13 @@ from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, Un
 from ropecheck.conformance.judge.rotary import judge_rotary
 from ropecheck.conformance.judge.signature import raise_signature, raised_line
 from ropecheck.conformance.judge.tables import judge_tables
-from ropecheck.conformance.judge.tally import Tally
+from ropecheck.conformance.judge.tally import Tally, times
 from ropecheck.conformance.plan.planner import Check, CostCheck, LawCheck, Plan, StateCheck, TableCheck
 from ropecheck.conformance.plan.rotary import RotaryCheck
 from ropecheck.spec.rules import Rule
 from ropecheck.spec.views import Copies
+
+TROUBLE = (protocol.Raised, protocol.NotOffered)
 
 
 def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
@@ -28,6 +30,11 @@ def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
     for check in plan.checks:
         if half_way is not None and _last_result(check) > half_way:
             continue
+        if not broken and isinstance(check, TableCheck):  # nearly all of them
+            tables = answer.results[check.result]
+            if isinstance(tables, protocol.Tables):
+                judge_tables(tally, check, tables)
+                continue
         if isinstance(check, LawCheck):
             readings.judge_law(tally, check, answer)
             continue
@@ -53,19 +60,19 @@ def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
             _cost(tally, check, result)
         else:
             tally.unrun.append(Unrun(stage="decode", message=f"answered with {type(result).__name__}", step=check.op))
-    for name in plan.situations if tally.modes else ():
-        tally.situations[name] = tally.situations.get(name, 0) + 1
+    tally.reached += plan.situations if tally.forwards else ()
+    by_mode = tally.by_mode
     return Outcome(
         scenario=plan.scenario.id,
         name=plan.scenario.name,
-        checked=tally.checked,
-        by_mode=tally.by_mode,
+        checked={rule: sum(modes.values()) for rule, modes in by_mode.items()},
+        by_mode=by_mode,
         failures=tuple(tally.failures),
         not_offered=tuple(tally.not_offered),
         unrun=tuple(tally.unrun),
-        modes=tally.modes,
-        situations=tally.situations,
-        ran=tally.ran,
+        modes=times(tally.forwards),
+        situations=times(tally.reached),
+        ran={mode: times(names) for mode, names in tally.called.items()},
         forwards=answer.forwards,
         engine_ns=answer.engine_ns,
         compare_ns=answer.compare_ns,
@@ -75,6 +82,8 @@ def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
 def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> dict[int, int]:
     """Exceptions in steps that no check looks at (arrivals, turns, ends): request -> the first step of its own that
     the engine failed in."""
+    if not any(isinstance(result, TROUBLE) for result in answer.results):
+        return {}
     looked_at = {check.result for check in plan.checks}
     looked_at.update(n for check in plan.checks if isinstance(check, RotaryCheck) for n in check.results)
     broken: dict[int, int] = {}
@@ -173,7 +182,6 @@ def _fail_raised(tally: Tally, rule: Rule, mode: str, op: int, result: protocol.
 
 
 def _cost(tally: Tally, check: CostCheck, result: protocol.Counted) -> None:
-    tally.modes[check.mode] = tally.modes.get(check.mode, 0) + 1
     tally.note(check.mode, result.ran)
     view = copies(check, result)
     where = {"waits": result.sync_lines, "reads": result.to_host_lines}

@@ -14,9 +14,9 @@ from ropecheck.conformance.plan import rotary
 from ropecheck.conformance.plan.rotary import RotaryCheck
 from ropecheck.conformance.scenario import dimensions
 from ropecheck.conformance.scenario import operations as ops
-from ropecheck.conformance.scenario.forward import Expected, buffer_tokens
+from ropecheck.conformance.scenario.forward import KEPT, SMALL, Expected, buffer_tokens
 from ropecheck.conformance.scenario.lifecycle import Transition, apply
-from ropecheck.reference.requests import MEDIA_IDS, Request, State, line_of, turn_line
+from ropecheck.reference.requests import MEDIA_IDS, Request, State, tokens_of, turn_line
 from ropecheck.reference.rotary import table_of
 from ropecheck.reference.timeline import IntArray, Timeline, run_lengths
 from ropecheck.spec.history import OutOfDomain
@@ -42,9 +42,9 @@ class TableCheck:
     """The 1-D table was handed to the engine: comparing it says that it was kept, not that it is right."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ExpectedState:
-    """What one request must hold."""
+    """What one request must hold. Requests of several scenarios that must hold the same have the same object."""
 
     request: Request
     line: Timeline
@@ -55,6 +55,11 @@ class ExpectedState:
     """The columns of the turn that it continues."""
     scheduled: bool
     """The scheduler has just admitted it: fill ids are built."""
+
+    @property
+    def small(self) -> bool:
+        """Whether it is likely to come again."""
+        return tokens_of(self.request) <= SMALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,11 @@ class Reading:
 
 
 Check = TableCheck | StateCheck | CostCheck | LawCheck | RotaryCheck
+CHECKS = (TableCheck, CostCheck, RotaryCheck)
+"""A scenario has at least one of these."""
+OBSERVED = (ops.Turn, ops.Retract)
+"""A scenario with one of these has its requests' state looked at, after every operation but `UNOBSERVED`."""
+UNOBSERVED = (ops.Open, ops.MeasureCost, ops.Rotate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +158,7 @@ class _Planner:
     def __init__(self) -> None:
         self.shape: tuple[str, str, bool, bool] | None = None
         self.marks: list[_Mark] = []
-        self.states: dict[tuple[int, bool], ExpectedState] = {}
+        self.states: dict[tuple[object, ...], ExpectedState] = {}
 
     def run(self, scenario: ops.Scenario, device: str) -> None:
         self.device = device
@@ -172,7 +182,7 @@ class _Planner:
     def _begin(self, scenario: ops.Scenario) -> int:
         """Go back to where this scenario and the last one part; returns the number of operations they share."""
         self.repeat = scenario.repeat
-        self.observes = any(isinstance(op, ops.Turn | ops.Retract) for op in scenario.ops)
+        self.observes = any(isinstance(op, OBSERVED) for op in scenario.ops)
         shape = (self.device, scenario.family, scenario.repeat, self.observes)
         shared = 0
         if shape == self.shape:
@@ -223,7 +233,7 @@ class _Planner:
             self._rotate(number, op)
         before, self.state = self.state, moved.state
         self.steps.extend(protocol.Generate(req, ids) for req, ids in moved.emitted.items())
-        if self.observes and not isinstance(op, ops.Open | ops.MeasureCost | ops.Rotate):
+        if self.observes and not isinstance(op, UNOBSERVED):
             turn = _turn_of(before, op, moved.state.requests[op.req]) if isinstance(op, ops.Turn) else None
             self._observe(number, op, {}, turn)
 
@@ -305,10 +315,15 @@ class _Planner:
             self.steps.extend(rotary.steps(check))
 
     def _expected_state(self, request: Request, scheduled: bool) -> ExpectedState:
-        """As built before, if the request has not changed since."""
-        known = self.states.get((request.req, scheduled))
-        if known is None or known.request is not request:
-            known = self.states[request.req, scheduled] = _expected_state(self.state, request, scheduled)
+        parent = None if request.parent is None else self.state.requests[request.parent].line
+        standing = (request.req, request.status, request.line, request.ids, request.output_ids, request.brings_media)
+        known = self.states.get((*standing, parent, scheduled))
+        if known is None:
+            known = _expected_state(self.state, request, parent, scheduled)
+            if known.small:
+                if len(self.states) >= KEPT:
+                    self.states.clear()
+                self.states[*standing, parent, scheduled] = known
         return known
 
     def _observe(
@@ -344,7 +359,7 @@ def plan(scenario: ops.Scenario, device: str = "cpu") -> Plan:
     """The job of a scenario. Raises OutOfDomain, naming the operation, where no public request leads."""
     _planner.run(scenario, device)
     checks = (*_planner.checks, *_planner.laws(scenario))
-    if not any(isinstance(check, TableCheck | CostCheck | RotaryCheck) for check in checks):
+    if not any(isinstance(check, CHECKS) for check in checks):
         raise OutOfDomain("ops: the scenario runs no forward and no rotation, so there is nothing to check")
     steps = list(_planner.steps)
     if device != "cpu" and not scenario.laws:  # a law compares the engine's own tables with each other: they travel
@@ -463,7 +478,7 @@ def _handed(items: list[protocol.Item], how: str) -> tuple[protocol.Item, ...]:
     return tuple(reversed(items) if how == "reversed" else items)
 
 
-def _expected_state(state: State, request: Request, scheduled: bool) -> ExpectedState:
+def _expected_state(state: State, request: Request, parent: Timeline | None, scheduled: bool) -> ExpectedState:
     spans = []
     start = 0
     for run, count in zip(request.prompt, run_lengths(state.family, request.prompt), strict=True):
@@ -472,8 +487,7 @@ def _expected_state(state: State, request: Request, scheduled: bool) -> Expected
         start += count
     media = set(MEDIA_IDS.values())
     mask = tuple(token in media for token in request.ids)
-    parent = None if request.parent is None else line_of(state, state.requests[request.parent])
-    return ExpectedState(request, line_of(state, request), mask, tuple(spans), parent, scheduled)
+    return ExpectedState(request, request.line, mask, tuple(spans), parent, scheduled)
 
 
 def _message(op: ops.Build, expected: Expected, repeat: bool) -> protocol.Forward:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from ropecheck.adapters.batch import Batch, BatchPart
 from ropecheck.conformance.scenario.operations import Build
 from ropecheck.reference import resolve
-from ropecheck.reference.requests import Request, State, line_of, tokens_of
+from ropecheck.reference.requests import Request, State, tokens_of
 from ropecheck.reference.tables import BatchTables, Part, padded, tables_of
 from ropecheck.reference.timeline import Timeline
 from ropecheck.spec.history import OutOfDomain
@@ -36,14 +39,53 @@ class Expected:
     buffer: str = ""
     """Which buffer the "padded" table stands in; "tier": the batch itself is padded."""
 
+    @property
+    def small(self) -> bool:
+        """Whether it is likely to come again."""
+        return all(tables.positions.size <= SMALL for tables in self.tables.values())
+
     def mode_of(self, label: str) -> str:
         """Where a wrong table of this label is reported."""
         return self.buffer if label == "padded" and self.buffer in OWN_NAME else self.mode.name
 
 
+KEPT = 4096
+"""Forwards that are kept. A sweep comes to few different ones, again and again."""
+SMALL = 64
+"""Tokens of a batch, or of a request, up to which it is likely to come again: a sweep's are few, drawn ones are not."""
+
+_kept: dict[tuple[Any, ...], Expected] = {}
+_encoder = msgspec.msgpack.Encoder()
+
+
 def expected_of(state: State, op: Build) -> Expected:
-    """The forward of one operation. Raises OutOfDomain where a request is not in the state that it needs."""
+    """The forward of one operation. The same operation on requests that stand alike gives the same object.
+
+    Raises OutOfDomain where a request is not in the state that it needs.
+    """
     mode = mode_of(op.batch.mode)
+    key = (id(mode), _encoder.encode(op), *(_standing(state, req) for req in op.batch.reqs))
+    found = _kept.get(key)
+    if found is None:
+        found = _expected(mode, state, op)  # it holds the mode, whose id is in the key
+        if found.small:
+            if len(_kept) >= KEPT:
+                _kept.clear()
+            _kept[key] = found
+    return found
+
+
+def _standing(state: State, req: int) -> tuple[Any, ...] | None:
+    """All of a request that a forward depends on; None where there is no such request."""
+    request = state.requests.get(req)
+    if request is None:
+        return None
+    parent = None if request.parent is None else state.requests[request.parent].line
+    turn = request.session is not None and request.parent is not None
+    return request.line, parent, tokens_of(request), request.computed, request.admitted, request.status, turn
+
+
+def _expected(mode: Mode, state: State, op: Build) -> Expected:
     if not op.host_lengths and any(part.reads == PREFILLING for part in mode.parts):
         raise OutOfDomain(f"{mode.name}: a prefill is planned by lengths that stand on the host")
     chosen = _parts(mode, op.batch)
@@ -53,7 +95,7 @@ def expected_of(state: State, op: Build) -> Expected:
         rows = resolve.requests_for(state, row_mode, part.reqs)
         _check_rows(mode, row_mode, rows, requests)
         fields = resolve.resolved(row_mode, rows, part.fields)
-        parts.append(Part(row_mode, [line_of(state, request) for request in rows], fields))
+        parts.append(Part(row_mode, [request.line for request in rows], fields))
         whole.append(BatchPart(reqs=part.reqs, fields=fields, mode="" if row_mode is mode else row_mode.name))
         requests += rows
     steps = 1 if op.path == "direct" else mode.loops(parts[0].fields)
@@ -78,7 +120,7 @@ def expected_of(state: State, op: Build) -> Expected:
         batch=Batch(mode=mode.name, parts=tuple(whole)),
         tables=tables,
         lines=lines,
-        parent_lines=tuple(None if parent is None else line_of(state, parent) for parent in parents),
+        parent_lines=tuple(None if parent is None else parent.line for parent in parents),
         situations=frozenset(situations),
         buffer=op.buffer,
     )

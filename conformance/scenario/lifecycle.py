@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -89,10 +90,12 @@ def _forward(state: State, op: Build, build: bool) -> Transition:
     mode = mode_of(op.batch.mode)
     finished: dict[int, int] = {}
     cut_short = 0
-    for row_mode, part in zip(mode.parts, op.batch.parts, strict=True):
+    for row_mode, part in zip(mode.parts, (op.batch if expected is None else expected.batch).parts, strict=True):
         if row_mode.reads == PREFILLING:
             rows = resolve.requests_for(state, row_mode, part.reqs)
-            fields = resolve.resolved(row_mode, rows, part.fields)
+            fields: Mapping[str, Any] = part.fields
+            if expected is None:
+                fields = resolve.resolved(row_mode, rows, part.fields)
             for request, prefix, extend in zip(rows, fields["prefix_len"], fields["extend_len"], strict=True):
                 done = prefix + extend == tokens_of(request)
                 cut_short += not done

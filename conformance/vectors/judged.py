@@ -61,7 +61,7 @@ def judge_of(value: v.Input) -> Judge:
     def judged(answered: Mapping[str, v.Answer]) -> Tally:
         tally = Tally()
         ask_rules(tally, answered)
-        tally.checked = {rule: count for rule, count in tally.checked.items() if rule not in UNSEEN}
+        tally.forget(UNSEEN)
         tally.failures = [failure for failure in tally.failures if failure.rule not in UNSEEN]
         return tally
 
@@ -104,7 +104,7 @@ def _forward(batch: Batch, requests: Sequence[v.Request], derived: Sequence[Deri
         tables = tuple(_as_answered(mode, answer, ends.get(label)) for label, answer in answered.items())
         judge_tables(tally, check, protocol.Tables(tables))
         if "padded" in right:
-            tally.checked.pop("table.forwards", None)  # one forward of the loop is loaded
+            tally.forget({"table.forwards"})  # one forward of the loop is loaded
 
     return ask_rules
 
@@ -274,7 +274,7 @@ def _counted(right: tuple[int, ...], count: int) -> tuple[int, ...]:
 
 
 def _found(tally: Tally, mode: str, label: str, answered: Mapping[str, v.Answer]) -> v.Answer | None:
-    tally.check("table.present", mode)
+    tally.asked[mode].append("table.present")
     if label in answered:
         return answered[label]
     shape, message = "table missing", f"no table {label!r}; answered: {', '.join(map(repr, answered)) or 'none'}"

@@ -10,7 +10,7 @@ from ropecheck.conformance.scenario import operations as ops
 from ropecheck.conformance.vectors import types as v
 from ropecheck.conformance.vectors.runs import media_spans
 from ropecheck.conformance.vectors.wire import request_of, rows_of, runs_of
-from ropecheck.reference.requests import Request, State, line_of, turn_line
+from ropecheck.reference.requests import Request, State, turn_line
 from ropecheck.spec.families import family as find_family
 
 Found = tuple[int, v.Input, tuple[v.Table, ...]]
@@ -78,7 +78,7 @@ def _held(state: State, request: Request) -> v.Table:
     label = f"turn {request.req}"
     if request.status == "refused":
         return v.Table(label=label, refused=True)
-    line = line_of(state, request)
+    line = request.line
     needed = line.width if request.brings_media else _needed(state, request)
     return v.Table(
         label=label,
@@ -96,7 +96,7 @@ def _needed(state: State, request: Request) -> int:
     if request.parent is None or not request.has_media:
         return 0
     parent = state.requests[request.parent]
-    held = line_of(state, parent).width if parent.brings_media else _needed(state, parent)
+    held = parent.line.width if parent.brings_media else _needed(state, parent)
     return min(held, len(request.ids) - len(request.turn_ids))
 
 
@@ -127,7 +127,7 @@ def _retraction(scenario: ops.Scenario, states: Sequence[State], req: int) -> Fo
             refusals[-1] += op.refusals
     state = states[-1]
     request = state.requests[req]
-    line = line_of(state, request)
+    line = request.line
     needed = line.tabulated if line.has_media else 0
     tables = []
     for number, count in enumerate(outputs):

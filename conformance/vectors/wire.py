@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from ropecheck.adapters.batch import Batch
 from ropecheck.conformance.vectors import types as v
-from ropecheck.reference.requests import Request, State, line_of
+from ropecheck.reference.requests import Request, State
 from ropecheck.reference.tables import BatchTables
 from ropecheck.reference.timeline import IntArray
 from ropecheck.spec.history import History
@@ -28,7 +28,7 @@ def runs_of(history: History) -> tuple[v.Run, ...]:
 
 def request_of(state: State, request: Request) -> v.Request:
     """A request as an engine holds it."""
-    line = line_of(state, request)
+    line = request.line
     tabulated = line.tabulated if line.has_media else 0
     return v.Request(runs=runs_of(request.prompt), table=rows_of(line.table), delta=line.delta, tabulated=tabulated)
 

@@ -8,7 +8,7 @@ import pytest
 from ropecheck.conformance.scenario.lifecycle import apply
 from ropecheck.conformance.scenario.operations import Accept, Finish, Open, Operation, Retract, Submit, Turn
 from ropecheck.conformance.scenario.words import decode, draft, draft_extend, extend, mixed, verify, window
-from ropecheck.reference.requests import State, line_of
+from ropecheck.reference.requests import State
 from ropecheck.spec.history import OutOfDomain, image, text, video
 
 
@@ -75,7 +75,7 @@ def test_a_session_turn_that_asks_for_no_reply() -> None:
 def test_a_long_recording_ends_far_away() -> None:
     """The chosen scenario "rotary short, positions ahead of the tokens" asks its reader; these are its numbers."""
     state = apply(State(family="qwen2_5_vl"), Submit(0, (text(2), video(384, 2, 2, 187.5), text(3)))).state
-    line = line_of(state, state.requests[0])
+    line = state.requests[0].line
     assert int(line.table.max()) == 143_630 and line.delta == 143_242
 
 
