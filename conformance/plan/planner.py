@@ -128,6 +128,7 @@ CHECKS = (TableCheck, CostCheck, RotaryCheck)
 """A scenario has at least one of these."""
 OBSERVED = (ops.Turn, ops.Retract)
 """A scenario with one of these has its requests' state looked at, after every operation but `UNOBSERVED`."""
+ARRIVALS = (ops.Submit, ops.Turn)
 UNOBSERVED = (ops.Open, ops.MeasureCost, ops.Rotate)
 
 
@@ -287,11 +288,8 @@ class _Planner:
         labels = {label: label for label in expected.tables}
         if forward.repeat:
             labels["again"] = ""
-        situations = tuple(f"{expected.mode.name} x {situation}" for situation in sorted(expected.situations))
-        prefills = any(part.reads == PREFILLING for part in expected.mode.parts)
-        situations += dimensions.counted(dimensions.of_forward(expected.tables, expected.lines, prefills))
         echoed = forward.path == "direct" and expected.mode.given_indices
-        self.checks.append(TableCheck(number, len(self.steps), expected, labels, situations, echoed=echoed))
+        self.checks.append(TableCheck(number, len(self.steps), expected, labels, expected.counted, echoed=echoed))
         self.steps.append(forward)
         if op.kernel:
             self.checks.append(TableCheck(number, len(self.steps), expected, {"": ""}, positions_only=True))
@@ -374,7 +372,7 @@ def _arrivals(scenario: ops.Scenario, checks: tuple[Check, ...]) -> tuple[str, .
     """The bounds that its requests and turns cross as they arrive."""
     found: set[str] = set()
     for op in scenario.ops:
-        if isinstance(op, ops.Submit | ops.Turn):
+        if isinstance(op, ARRIVALS):
             found |= dimensions.of_media(op.prompt, op.items)
     replaced: set[int | None] = set()
     for check in checks:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ropecheck.adapters.batch import Batch, BatchPart
+from ropecheck.conformance.scenario import dimensions
 from ropecheck.conformance.scenario.operations import Build
 from ropecheck.reference import resolve
 from ropecheck.reference.requests import Request, State, tokens_of
@@ -36,6 +37,8 @@ class Expected:
     """The columns of the session turn that each row's request continues, if any: what a stale table would show."""
     situations: frozenset[str]
     """What this forward is an example of: "text only", "past the table", "unequal deltas", .."""
+    counted: tuple[str, ...] = ()
+    """The situations, and the bounds that it crosses, as a report counts them."""
     buffer: str = ""
     """Which buffer the "padded" table stands in; "tier": the batch itself is padded."""
 
@@ -115,6 +118,8 @@ def _expected(mode: Mode, state: State, op: Build) -> Expected:
         situations.add(f"padded {op.buffer}")
     if mode.either_lengths:
         situations.add("host lengths" if op.host_lengths else "device lengths")
+    prefills = any(part.reads == PREFILLING for part in mode.parts)
+    bounds = dimensions.of_forward(tables, lines, prefills)
     return Expected(
         mode=mode,
         batch=Batch(mode=mode.name, parts=tuple(whole)),
@@ -122,6 +127,7 @@ def _expected(mode: Mode, state: State, op: Build) -> Expected:
         lines=lines,
         parent_lines=tuple(None if parent is None else parent.line for parent in parents),
         situations=frozenset(situations),
+        counted=(*(f"{mode.name} x {situation}" for situation in sorted(situations)), *dimensions.counted(bounds)),
         buffer=op.buffer,
     )
 
