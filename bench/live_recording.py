@@ -69,7 +69,8 @@ def main() -> None:
                 mode=mode,
             )
             servers[mode] = Server(start)
-            servers[mode].wait(400)
+        for server in servers.values():
+            server.wait(400)
         speeds: dict[str, list[float]] = {mode: [] for mode in servers}
         for turn in range(given.rounds + 1):
             for mode, server in servers.items():

@@ -28,7 +28,7 @@ from ropecheck.conformance.targets.registry import DEFAULT
 SHORT = ("overlap",)
 LONG = {
     "cpu": ("overlap", "overlap_mixed", "pages", "session_cache", "retracting_overlap"),
-    "cuda": ("overlap", "overlap_mixed", "retracting_overlap", "standalone", "eagle", "eagle_tree"),
+    "cuda": ("overlap", "overlap_mixed", "retracting_overlap", "standalone"),
 }
 
 

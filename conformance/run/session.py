@@ -44,7 +44,7 @@ from ropecheck.conformance.run.events import (
     Warned,
 )
 from ropecheck.conformance.run.notices import ROUTES, before_run, not_offered_lines, unreached, unreached_lines
-from ropecheck.conformance.run.phases import Options, Phase
+from ropecheck.conformance.run.phases import Options, Phase, all_phases
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.seat import Doubted, Limits, Reply
 from ropecheck.conformance.run.tally import Tally
@@ -347,7 +347,8 @@ class Runner:
             shown[case.id] = case
             check = partial(known_list.check_difference, difference, case, target=self.engine, version=version)
             checks.setdefault(case.id, []).append(check)
-        witnesses = [witness for witness in shown.values() if self.mine(witness)]
+        plays = "scheduler" in header.phases or self._device in all_phases()["scheduler"].devices
+        witnesses = [one for one in shown.values() if self.mine(one) and (plays or not isinstance(one, Script))]
         if not witnesses:
             return
         self.enter("known")

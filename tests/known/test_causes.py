@@ -22,7 +22,8 @@ from tests.adapters_sglang.support import Worker
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("planted")]
 
-ENTRIES = tuple(known for known in load() if isinstance(known.witness, Scenario))
+ENTRIES = tuple(known for known in load() if isinstance(known.witness, Scenario) and known.entry.device in ("", "cpu"))
+"""On a GPU a lookup past the end reads memory that nobody can predict."""
 
 BUGS = bugs_of(known.entry.cause for known in ENTRIES)
 

@@ -91,8 +91,8 @@ class Recorder:
     # ------------------------------------------------------------ forwards
 
     def enter(self, runner: Any, batch: Any) -> bool:
-        """A runner's forward begins; False inside of another one."""
-        if self._mode:
+        """A runner's forward begins; False inside of another one, and for a draft whose model reads no three rows."""
+        if self._mode or (runner.is_draft_worker and not getattr(runner, "model_is_mrope", True)):
             return False
         self._mode, self._seen, self._batch = batch.forward_mode.name, None, batch  # mixed ones are relabelled inside
         self._looked = False
