@@ -14,6 +14,8 @@ from ropecheck.reference.timeline import IntArray, Timeline
 
 Twist = Callable[[protocol.Forward, Sequence[Timeline], list[BatchTables]], list[BatchTables]]
 """(forward, the requests' columns, right tables) -> wrong tables."""
+Change = Callable[[protocol.Forward, Sequence[Timeline], BatchTables], BatchTables]
+"""The same for one table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,17 @@ def twisted(name: str, like: str, says: str, modes: str | Sequence[str], twist: 
     return Mutant(name, like, says, Twisted, wanted[0] if len(wanted) == 1 else "")
 
 
-def each(change: Callable[[protocol.Forward, Sequence[Timeline], BatchTables], BatchTables]) -> Twist:
+def planted(found: list[Mutant], name: str, like: str, says: str, *modes: str) -> Callable[[Change], Change]:
+    """Plant what the decorated function does to each table of a forward of these modes, alike."""
+
+    def plant(change: Change) -> Change:
+        found.append(twisted(name, like, says, modes, each(change)))
+        return change
+
+    return plant
+
+
+def each(change: Change) -> Twist:
     """A twist of every table of a forward alike."""
     return lambda step, lines, found: [change(step, lines, tables) for tables in found]
 

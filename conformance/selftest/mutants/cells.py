@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from ropecheck.adapters import protocol
-from ropecheck.conformance.selftest.mutants.base import deltas, each, owners, rows_of, twisted, with_both, with_rows
+from ropecheck.conformance.selftest.mutants.base import (
+    Mutant,
+    deltas,
+    owners,
+    planted,
+    rows_of,
+    twisted,
+    with_both,
+    with_rows,
+)
 from ropecheck.reference.tables import BatchTables
 from ropecheck.reference.timeline import Timeline
 
 Lines = Sequence[Timeline]
+MUTANTS: list[Mutant] = []
+fault = partial(planted, MUTANTS)
 
 
 def decodes(step: protocol.Forward) -> int:
@@ -19,25 +31,31 @@ def decodes(step: protocol.Forward) -> int:
     return len(step.batch.part("decode").reqs)
 
 
+@fault("decode delta missing", "S17, V29, R1, X1", "decoded tokens sit at their index", "decode")
+@fault("verify delta missing", "V12", "drafted nodes sit at their index", "target_verify")
 def _delta_missing(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     rows = rows_of(tables)
     return with_rows(tables, np.where(deltas(tables, lines) != 0, tables.positions, rows))
 
 
+@fault("decode delta twice", "slip", "the delta is added to a position that has it", "decode")
 def _delta_twice(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     return with_rows(tables, rows_of(tables) + deltas(tables, lines))
 
 
+@fault("decode delta of the first request", "X5, T3", "every row takes the first row's delta", "decode")
 def _delta_of_first(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     return with_rows(tables, np.broadcast_to(tables.positions + lines[0].delta, rows_of(tables).shape))
 
 
+@fault("decode delta of the last media request", "S17 (review)", "one delta for the whole batch", "decode")
 def _delta_of_last_media(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     media = [line.delta for line in lines if line.has_media]
     rows = rows_of(tables)
     return with_rows(tables, tables.positions + np.full_like(rows, media[-1])) if media else tables
 
 
+@fault("extend text gets a neighbour's delta", "V22", "text rows beside media are shifted", "extend")
 def _text_gets_delta(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     media = [line.delta for line in lines if line.has_media]
     rows = rows_of(tables)
@@ -45,32 +63,40 @@ def _text_gets_delta(_step: protocol.Forward, lines: Lines, tables: BatchTables)
     return with_rows(tables, np.where(text, rows + media[0], rows)) if media else tables
 
 
+@fault("decode shifts t alone", "V1", "h and w stay at the index", "decode")
 def _only_t_shifted(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     rows = rows_of(tables)
     rows[1:] = tables.positions
     return with_rows(tables, rows)
 
 
+@fault("decode one ahead", "L7", "seq_len is read without - 1", "decode")
+@fault("verify root one ahead", "L6", "the root is placed after itself", "target_verify")
 def _one_ahead(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     return with_both(tables, tables.positions + 1, rows_of(tables) + 1)
 
 
+@fault("extend swaps height and width", "X9", "rows h and w are exchanged", "extend")
 def _swap_hw(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     return with_rows(tables, rows_of(tables)[[0, 2, 1]])
 
 
+@fault("decode at zero", "X6", "the prefill's builder is used for one token", "decode")
 def _zero(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     return with_both(tables, np.zeros_like(tables.positions), np.zeros_like(rows_of(tables)))
 
 
+@fault("decode rows at zero", "X6, V33", "the three rows are never filled", "decode")
 def _zero_rows(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     return with_rows(tables, np.zeros_like(rows_of(tables)))
 
 
+@fault("decode delta negated", "slip", "the delta is taken off", "decode")
 def _delta_negated(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     return with_rows(tables, np.broadcast_to(tables.positions - deltas(tables, lines), rows_of(tables).shape))
 
 
+@fault("extend h row of another stride", "R6, issue 6 (strides)", "the h row is shifted by a column", "extend")
 def _row_lost(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     """The h row of a strided view is read with the wrong stride: it holds other positions."""
     rows = rows_of(tables)
@@ -78,16 +104,26 @@ def _row_lost(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> Ba
     return with_rows(tables, rows)
 
 
+@fault("extend backwards", "slip", "windows are read from their end", "extend")
 def _backwards(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     """Each request's window is read from its end."""
     order = np.concatenate([np.flatnonzero(owners(tables) == row)[::-1] for row in range(len(lines))])
     return with_both(tables, tables.positions[order], rows_of(tables)[:, order])
 
 
+@fault("extend index from the t row", "T4, T5", "the 1-D table is read off the three-row table", "extend")
 def _index_from_t(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     return with_both(tables, rows_of(tables)[0], tables.rows)
 
 
+@fault(
+    "extend reads from the table's start",
+    "O11, L8",
+    "a later chunk's columns are those of the first tokens",
+    "extend",
+    "mixed",
+)
+@fault("split prefill reads from the table's start", "O11", "later parts read the first columns", "split_prefill")
 def _local_window(step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     """Later windows read the table from its start."""
     rows = rows_of(tables)
@@ -98,6 +134,10 @@ def _local_window(step: protocol.Forward, lines: Lines, tables: BatchTables) -> 
     return with_rows(tables, rows)
 
 
+@fault(
+    "extend takes the rest for text", "S20, S21", "after a prefix hit media before the window are forgotten", "extend"
+)
+@fault("mixed takes the rest for text", "S21", "a window after a hit forgets media before it", "mixed")
 def _suffix_as_text(step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     """After a prefix hit the rest is placed as if nothing but text stood before it."""
     rows = rows_of(tables)
@@ -108,6 +148,9 @@ def _suffix_as_text(step: protocol.Forward, lines: Lines, tables: BatchTables) -
     return with_rows(tables, rows)
 
 
+@fault("extend tail without delta", "S1 (#39144)", "tokens past the table sit at their index", "extend")
+@fault("mixed tail without delta", "S1 (#39144)", "windows past the table sit at their index", "mixed")
+@fault("split prefill tail without delta", "S1", "tokens past the table sit at their index", "split_prefill")
 def _tail_without_delta(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     rows = rows_of(tables)
     for row, line in enumerate(lines):
@@ -117,6 +160,7 @@ def _tail_without_delta(_step: protocol.Forward, lines: Lines, tables: BatchTabl
     return with_rows(tables, rows)
 
 
+@fault("extend tail repeats the last column", "S11", "the table's last column is read for every later token", "extend")
 def _tail_repeats_last(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     """Past the table's end its last column is read again and again."""
     rows = rows_of(tables)
@@ -127,6 +171,9 @@ def _tail_repeats_last(_step: protocol.Forward, lines: Lines, tables: BatchTable
     return with_rows(tables, rows)
 
 
+@fault(
+    "extend tail from one row", "found in 0.5.23", "later text continues after t, not after the largest row", "extend"
+)
 def _tail_from_one_row(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     """Text past the table continues after the last token's t instead of the largest of all rows."""
     rows = rows_of(tables)
@@ -138,6 +185,7 @@ def _tail_from_one_row(_step: protocol.Forward, lines: Lines, tables: BatchTable
     return with_rows(tables, rows)
 
 
+@fault("verify by node number", "slip", "rivals in a tree get different places", "target_verify")
 def _node_number(step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     """A tree's nodes are placed by their number instead of their depth."""
     index = np.array(tables.positions)
@@ -147,6 +195,7 @@ def _node_number(step: protocol.Forward, lines: Lines, tables: BatchTables) -> B
     return with_both(tables, index, np.broadcast_to(index + deltas(tables, lines), rows_of(tables).shape))
 
 
+@fault("ragged verify in equal shares", "found in 0.5.23", "packed columns are dealt out evenly", "ragged_verify")
 def _stride_of_batch(step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     """Ragged columns are dealt out to the requests in equal shares."""
     width = tables.positions.size
@@ -155,6 +204,7 @@ def _stride_of_batch(step: protocol.Forward, lines: Lines, tables: BatchTables) 
     return with_rows(tables, np.broadcast_to(tables.positions + delta, rows_of(tables).shape))
 
 
+@fault("ragged verify tail left", "O12", "the padded tail holds what was there", "ragged_verify")
 def _ragged_tail_left(step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     rows, index = rows_of(tables), np.array(tables.positions)
     tail = owners(tables) < 0
@@ -162,12 +212,14 @@ def _ragged_tail_left(step: protocol.Forward, _lines: Lines, tables: BatchTables
     return with_both(tables, index, rows)
 
 
+@fault("draft columns branch-major", "slip", "branches of all requests come together", "draft_decode")
 def _branch_major(step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     """Columns come branch by branch instead of request by request."""
     order = np.arange(tables.positions.size).reshape(len(step.reqs), -1).T.ravel()
     return with_both(tables, tables.positions[order], rows_of(tables)[:, order])
 
 
+@fault("mixed decodes first", "slip", "the decoding columns come before the windows", "mixed")
 def _decodes_first(step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     width = tables.positions.size
     order = np.roll(np.arange(width), decodes(step))
@@ -182,138 +234,7 @@ def _two_at_a_time(_step: protocol.Forward, _lines: Lines, found: list[BatchTabl
     return [with_both(t, t.positions + n, rows_of(t) + n) for n, t in enumerate(found)]
 
 
-MUTANTS = (
-    twisted(
-        "extend reads from the table's start",
-        "O11, L8",
-        "a later chunk's columns are those of the first tokens",
-        ("extend", "mixed"),
-        each(_local_window),
-    ),
-    twisted(
-        "extend takes the rest for text",
-        "S20, S21",
-        "after a prefix hit media before the window are forgotten",
-        "extend",
-        each(_suffix_as_text),
-    ),
-    twisted(
-        "extend tail without delta",
-        "S1 (#39144)",
-        "tokens past the table sit at their index",
-        "extend",
-        each(_tail_without_delta),
-    ),
-    twisted(
-        "extend tail repeats the last column",
-        "S11",
-        "the table's last column is read for every later token",
-        "extend",
-        each(_tail_repeats_last),
-    ),
-    twisted(
-        "extend tail from one row",
-        "found in 0.5.23",
-        "later text continues after t, not after the largest row",
-        "extend",
-        each(_tail_from_one_row),
-    ),
-    twisted("extend swaps height and width", "X9", "rows h and w are exchanged", "extend", each(_swap_hw)),
-    twisted(
-        "extend index from the t row",
-        "T4, T5",
-        "the 1-D table is read off the three-row table",
-        "extend",
-        each(_index_from_t),
-    ),
-    twisted(
-        "extend h row of another stride",
-        "R6, issue 6 (strides)",
-        "the h row is shifted by a column",
-        "extend",
-        each(_row_lost),
-    ),
-    twisted("extend backwards", "slip", "windows are read from their end", "extend", each(_backwards)),
-    twisted(
-        "extend text gets a neighbour's delta",
-        "V22",
-        "text rows beside media are shifted",
-        "extend",
-        each(_text_gets_delta),
-    ),
-    twisted(
-        "decode delta missing", "S17, V29, R1, X1", "decoded tokens sit at their index", "decode", each(_delta_missing)
-    ),
-    twisted("decode delta twice", "slip", "the delta is added to a position that has it", "decode", each(_delta_twice)),
-    twisted(
-        "decode delta of the first request",
-        "X5, T3",
-        "every row takes the first row's delta",
-        "decode",
-        each(_delta_of_first),
-    ),
-    twisted(
-        "decode delta of the last media request",
-        "S17 (review)",
-        "one delta for the whole batch",
-        "decode",
-        each(_delta_of_last_media),
-    ),
-    twisted("decode delta negated", "slip", "the delta is taken off", "decode", each(_delta_negated)),
-    twisted("decode rows at zero", "X6, V33", "the three rows are never filled", "decode", each(_zero_rows)),
-    twisted("decode one ahead", "L7", "seq_len is read without - 1", "decode", each(_one_ahead)),
-    twisted("decode at zero", "X6", "the prefill's builder is used for one token", "decode", each(_zero)),
-    twisted("decode shifts t alone", "V1", "h and w stay at the index", "decode", each(_only_t_shifted)),
-    twisted(
-        "mixed decodes first", "slip", "the decoding columns come before the windows", "mixed", each(_decodes_first)
-    ),
-    twisted(
-        "mixed takes the rest for text",
-        "S21",
-        "a window after a hit forgets media before it",
-        "mixed",
-        each(_suffix_as_text),
-    ),
-    twisted(
-        "mixed tail without delta",
-        "S1 (#39144)",
-        "windows past the table sit at their index",
-        "mixed",
-        each(_tail_without_delta),
-    ),
-    twisted(
-        "split prefill reads from the table's start",
-        "O11",
-        "later parts read the first columns",
-        "split_prefill",
-        each(_local_window),
-    ),
-    twisted(
-        "split prefill tail without delta",
-        "S1",
-        "tokens past the table sit at their index",
-        "split_prefill",
-        each(_tail_without_delta),
-    ),
-    twisted("verify delta missing", "V12", "drafted nodes sit at their index", "target_verify", each(_delta_missing)),
-    twisted(
-        "verify by node number", "slip", "rivals in a tree get different places", "target_verify", each(_node_number)
-    ),
-    twisted("verify root one ahead", "L6", "the root is placed after itself", "target_verify", each(_one_ahead)),
-    twisted(
-        "ragged verify in equal shares",
-        "found in 0.5.23",
-        "packed columns are dealt out evenly",
-        "ragged_verify",
-        each(_stride_of_batch),
-    ),
-    twisted(
-        "ragged verify tail left",
-        "O12",
-        "the padded tail holds what was there",
-        "ragged_verify",
-        each(_ragged_tail_left),
-    ),
+MUTANTS += [
     twisted(
         "draft advances the index alone",
         "V1, R6",
@@ -322,11 +243,4 @@ MUTANTS = (
         _only_index_advances,
     ),
     twisted("draft advances by two", "slip", "each step skips a place", "draft_decode", _two_at_a_time),
-    twisted(
-        "draft columns branch-major",
-        "slip",
-        "branches of all requests come together",
-        "draft_decode",
-        each(_branch_major),
-    ),
-)
+]

@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.reference_engine import ReferenceEngine
-from ropecheck.conformance.selftest.mutants.base import Mutant, each, owners, rows_of, twisted, with_both, with_rows
+from ropecheck.conformance.selftest.mutants.base import (
+    Mutant,
+    owners,
+    planted,
+    rows_of,
+    twisted,
+    with_both,
+    with_rows,
+)
 from ropecheck.reference.tables import BatchTables
 from ropecheck.reference.timeline import Timeline
 
 Lines = Sequence[Timeline]
+MUTANTS: list[Mutant] = []
+fault = partial(planted, MUTANTS)
 
 
+@fault(
+    "draft extend one column a request", "S7, S8", "the fallback gives a decode's column per request", "draft_extend_v2"
+)
+@fault("draft one column a request", "V3", "branches share a column", "draft_decode")
 def _first_only(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     """One column per request."""
     keep = [int((owners(tables) == row).argmax()) for row in range(len(lines))]
     return with_both(tables, tables.positions, rows_of(tables)[:, keep])
 
 
+@fault("draft extend one column a media request", "S7", "text requests get all, media requests one", "draft_extend_v2")
 def _media_first_only(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     """One column per request with media."""
     who = owners(tables)
@@ -28,16 +44,19 @@ def _media_first_only(_step: protocol.Forward, lines: Lines, tables: BatchTables
     return with_rows(tables, rows_of(tables)[:, keep])
 
 
+@fault("extend cut at the table's end", "S11, S1 (#39144)", "a slice past the table is short", "extend")
 def _cut_at_table_end(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
     who = owners(tables)
     keep = [c for c, row in enumerate(who) if not lines[row].has_media or tables.positions[c] < lines[row].tabulated]
     return with_rows(tables, rows_of(tables)[:, keep])
 
 
+@fault("decode one column short", "O7", "the last request gets none", "decode")
 def _drop_last(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     return with_both(tables, tables.positions[:-1], rows_of(tables)[:, :-1])
 
 
+@fault("ragged verify padded to the longest", "O12", "packed widths are made equal", "ragged_verify")
 def _ragged_to_max(step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     """Ragged requests are each padded to the longest."""
     nodes = [len(tree) + 1 for tree in step.batch.each("parents")]
@@ -51,6 +70,7 @@ def _one_forward_less(_step: protocol.Forward, _lines: Lines, found: list[BatchT
     return found[:-1] if len(found) > 1 else found
 
 
+@fault("diffusion block from zero", "slip", "the block's offset is ignored", "dllm_extend")
 def _block_from_zero(step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
     return with_both(tables, np.tile(np.arange(step.batch.number("block_size"), dtype=np.int64), len(step.reqs)), None)
 
@@ -103,21 +123,7 @@ class DraftExtendCopies(ReferenceEngine):
         return 4 if step.mode == "draft_extend_v2" and step.host_lengths else 0
 
 
-MUTANTS = (
-    twisted(
-        "draft extend one column a request",
-        "S7, S8",
-        "the fallback gives a decode's column per request",
-        "draft_extend_v2",
-        each(_first_only),
-    ),
-    twisted(
-        "draft extend one column a media request",
-        "S7",
-        "text requests get all, media requests one",
-        "draft_extend_v2",
-        each(_media_first_only),
-    ),
+MUTANTS += [
     twisted(
         "draft extend raises on mixed batches",
         "S10",
@@ -125,26 +131,7 @@ MUTANTS = (
         "draft_extend_v2",
         _raises,
     ),
-    twisted(
-        "extend cut at the table's end",
-        "S11, S1 (#39144)",
-        "a slice past the table is short",
-        "extend",
-        each(_cut_at_table_end),
-    ),
-    twisted("decode one column short", "O7", "the last request gets none", "decode", each(_drop_last)),
-    twisted(
-        "ragged verify padded to the longest",
-        "O12",
-        "packed widths are made equal",
-        "ragged_verify",
-        each(_ragged_to_max),
-    ),
-    twisted("draft one column a request", "V3", "branches share a column", "draft_decode", each(_first_only)),
     twisted("draft one forward less", "slip", "the loop ends one early", "draft_decode", _one_forward_less),
-    twisted(
-        "diffusion block from zero", "slip", "the block's offset is ignored", "dllm_extend", each(_block_from_zero)
-    ),
     Mutant("idle without a table", "releases before 0.5.23", "the idle table is unset", NoIdleTable),
     Mutant("text table has one row", "V23, R5", "the shape depends on content", FlatTextTable),
     Mutant("extend changes the media", "T3", "tables are written while being read", ChangesMedia),
@@ -152,4 +139,4 @@ MUTANTS = (
     Mutant("text verify copies from the host", "PR 20864", "deltas are built on the host", TextVerifyCopies),
     Mutant("decode copies per request", "S37", "each request's delta is sent by itself", CopyPerRequest),
     Mutant("draft extend copies too often", "S38", "four copies where three are allowed", DraftExtendCopies),
-)
+]
