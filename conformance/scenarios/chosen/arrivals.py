@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ropecheck.conformance.scenario.operations import Abort, Finish, Scenario
 from ropecheck.conformance.scenario.words import block, decode, extend, idle, window
-from ropecheck.conformance.scenarios.chosen.script import PROMPTS, prefill, running, scenario, submit
+from ropecheck.conformance.scenarios.chosen.script import PROMPTS, answer, prefill, running, scenario, submit
 from ropecheck.spec.history import text
 
 
@@ -41,8 +41,7 @@ def scenarios() -> list[Scenario]:
             "a late arrival",
             "A media request joins a batch of text.",
             submit(PROMPTS["text"], PROMPTS["image"]),
-            prefill(0),
-            decode((0,)),
+            answer(0),
             prefill(1),
             decode((0, 1)),
             decode((1, 0)),

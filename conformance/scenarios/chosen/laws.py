@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ropecheck.conformance.scenario.operations import (
     Abort,
@@ -18,7 +18,7 @@ from ropecheck.conformance.scenario.operations import (
     Turn,
 )
 from ropecheck.conformance.scenario.words import decode, draft, draft_extend, extend, verify, window
-from ropecheck.conformance.scenarios.chosen.script import PROMPTS, chain, media, prefill, replies, scenario
+from ropecheck.conformance.scenarios.chosen.script import PROMPTS, answer, chain, media, prefill, replies, scenario
 from ropecheck.conformance.scenarios.chosen.script import TALL as SECOND_IMAGE
 from ropecheck.reference.timeline import token_count
 from ropecheck.spec.history import History, text
@@ -40,7 +40,7 @@ def scenarios() -> list[Scenario]:
     return out
 
 
-def instance(name: str, note: str, laws: tuple[Law, ...], *ops: Operation) -> Scenario:
+def instance(name: str, note: str, laws: tuple[Law, ...], *ops: Operation | Iterable[Operation]) -> Scenario:
     """A scenario that is an instance of these laws."""
     built = scenario(name, note, *ops)
     return Scenario(name=name, ops=built.ops, note=note, laws=laws)
@@ -117,13 +117,11 @@ def _retraction(name: str, prompt: History) -> Scenario:
         (two("retract_and_resume", (1, (7, 8)), (0, (2, 3, 4, 5))),),
         Submit(0, prompt),
         Submit(1, prompt),
-        prefill(0, 1),
-        decode((0, 1)),
+        answer(0, 1),
         decode((0, 1)),
         decode((0,)),
         Retract(1),
-        prefill(1),
-        decode((1,)),
+        answer(1),
     )
 
 
@@ -139,11 +137,9 @@ def _sessions(name: str, first: History) -> Iterator[Scenario]:
             (two("append_is_a_fresh_request", (1, (at + 1, at + 2)), (2, (at + 4, at + 5))),),
             *start,
             Turn(0, 1, second, 0),
-            prefill(1),
-            decode((1,)),
+            answer(1),
             Submit(2, whole),
-            prefill(2),
-            decode((2,)),
+            answer(2),
         )
         yield instance(
             f"law: {name} branches to {what}",
@@ -159,8 +155,7 @@ def _sessions(name: str, first: History) -> Iterator[Scenario]:
             decode((1,)),
             decode((3, 1)),
             Submit(4, whole),
-            prefill(4),
-            decode((4,)),
+            answer(4),
         )
 
 

@@ -6,7 +6,17 @@ from collections.abc import Iterator
 
 from ropecheck.conformance.scenario.operations import Retract, Scenario
 from ropecheck.conformance.scenario.words import decode, extend, mixed, window
-from ropecheck.conformance.scenarios.chosen.script import CLIP, PROMPTS, TALL, WIDE, prefill, running, scenario, submit
+from ropecheck.conformance.scenarios.chosen.script import (
+    CLIP,
+    PROMPTS,
+    TALL,
+    WIDE,
+    answer,
+    prefill,
+    running,
+    scenario,
+    submit,
+)
 from ropecheck.spec.history import Run, text, video
 
 
@@ -46,16 +56,14 @@ def _chunks() -> Iterator[Scenario]:
             "A cut changes which columns are read, never their values.",
             submit(prompt),
             extend((window(0, cut),)),
-            prefill(0),
-            decode((0,)),
+            answer(0),
         )
     yield scenario(
         "chunks of one token",
         "Every cut at once: each column is read alone.",
         submit(PROMPTS["image"]),
         [extend((window(0, 1),)) for _ in range(10)],
-        prefill(0),
-        decode((0,)),
+        answer(0),
     )
     yield scenario(
         "chunks through a video",
@@ -63,8 +71,7 @@ def _chunks() -> Iterator[Scenario]:
         submit((text(1), CLIP, text(2))),
         extend((window(0, 4),)),
         extend((window(0, 7),)),
-        prefill(0),
-        decode((0,)),
+        answer(0),
     )
     yield scenario(
         "a chunk beside whole prompts",
@@ -96,8 +103,7 @@ def _hits() -> Iterator[Scenario]:
         "The rest after a hit is itself cut, inside the second image.",
         submit(PROMPTS["two images"]),
         extend((window(0, 7, hit=4),)),
-        prefill(0),
-        decode((0,)),
+        answer(0),
     )
     yield scenario(
         "prefix hits of unequal length",

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 
 from ropecheck.conformance.scenario.operations import Finish, Open, Reschedule, Retract, Scenario, Turn
 from ropecheck.conformance.scenario.words import decode, draft_extend, extend, mixed, verify, window
-from ropecheck.conformance.scenarios.chosen.script import PROMPTS, WIDE, chain, prefill, replies, running, scenario
+from ropecheck.conformance.scenarios.chosen.script import (
+    PROMPTS,
+    WIDE,
+    answer,
+    chain,
+    prefill,
+    replies,
+    running,
+    scenario,
+)
 from ropecheck.conformance.scenarios.chosen.sessions import FIRST, SECOND, opened, turn
 from ropecheck.spec.history import text
 
@@ -23,8 +32,7 @@ def _all() -> Iterator[Scenario]:
             running(PROMPTS[name]),
             replies(0, 3),
             Retract(0),
-            prefill(0),
-            decode((0,)),
+            answer(0),
             decode((0,)),
         )
         yield scenario(
@@ -33,11 +41,9 @@ def _all() -> Iterator[Scenario]:
             running(PROMPTS[name]),
             replies(0, 2),
             Retract(0),
-            prefill(0),
-            decode((0,)),
+            answer(0),
             Retract(0),
-            prefill(0),
-            decode((0,)),
+            answer(0),
         )
     for name in ("image", "image last"):
         yield scenario(
@@ -47,8 +53,7 @@ def _all() -> Iterator[Scenario]:
             replies(0, 3),
             Retract(0),
             Reschedule(0, refusals=2),
-            prefill(0),
-            decode((0,)),
+            answer(0),
         )
         yield scenario(
             f"retract, chunks across the table end, {name}",
@@ -58,8 +63,7 @@ def _all() -> Iterator[Scenario]:
             Retract(0),
             extend((window(0, 10),)),
             extend((window(0, 2),)),
-            prefill(0),
-            decode((0,)),
+            answer(0),
         )
         yield scenario(
             f"retract, prefix hit, {name}",
@@ -99,8 +103,7 @@ def _all() -> Iterator[Scenario]:
         prefill(1),
         replies(1, 3),
         Retract(1),
-        prefill(1),
-        decode((1,)),
+        answer(1),
     )
     yield scenario(
         "retract a session's text turn",
@@ -110,8 +113,7 @@ def _all() -> Iterator[Scenario]:
         prefill(1),
         replies(1, 3),
         Retract(1),
-        prefill(1),
-        decode((1,)),
+        answer(1),
     )
     yield scenario(
         "retract a session's text turn, then branch with an image",
@@ -134,12 +136,10 @@ def _all() -> Iterator[Scenario]:
         prefill(0),
         replies(0, 3),
         Retract(0),
-        prefill(0),
-        decode((0,)),
+        answer(0),
         Finish(0),
         turn(1, SECOND["image"], 0),
-        prefill(1),
-        decode((1,)),
+        answer(1),
     )
     yield scenario(
         "retract the first turn of a session, then text",
@@ -149,10 +149,8 @@ def _all() -> Iterator[Scenario]:
         prefill(0),
         replies(0, 3),
         Retract(0),
-        prefill(0),
-        decode((0,)),
+        answer(0),
         Finish(0),
         turn(1, (text(3),), 0),
-        prefill(1),
-        decode((1,)),
+        answer(1),
     )

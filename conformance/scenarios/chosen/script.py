@@ -59,6 +59,11 @@ def prefill(*reqs: int) -> Build:
     return extend(tuple(window(req) for req in reqs))
 
 
+def answer(*reqs: int) -> list[Operation]:
+    """Prefill all that is left of these requests, then decode a token of each."""
+    return [prefill(*reqs), decode(reqs)]
+
+
 def running(*prompts: History) -> list[Operation]:
     """Requests 0, 1, .. that have been prefilled together and have emitted their first token."""
     return [*submit(*prompts), prefill(*range(len(prompts)))]

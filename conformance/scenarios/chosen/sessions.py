@@ -6,7 +6,17 @@ from collections.abc import Iterator
 
 from ropecheck.conformance.scenario.operations import Abort, Finish, Open, Operation, Retract, Scenario, Submit, Turn
 from ropecheck.conformance.scenario.words import decode, draft_extend, extend, mixed, verify, window
-from ropecheck.conformance.scenarios.chosen.script import CLIP, TALL, WIDE, chain, media, prefill, replies, scenario
+from ropecheck.conformance.scenarios.chosen.script import (
+    CLIP,
+    TALL,
+    WIDE,
+    answer,
+    chain,
+    media,
+    prefill,
+    replies,
+    scenario,
+)
 from ropecheck.spec.history import History, text
 
 FIRST: dict[str, History] = {
@@ -35,9 +45,14 @@ def turn(
     return Turn(session, req, prompt, parent, replace, offset, drop_previous_output)
 
 
+def told(req: int, prompt: History, parent: int | None, reply: int, session: int = 0) -> list[Operation]:
+    """A turn that has finished with a reply."""
+    return [turn(req, prompt, parent, session), prefill(req), *replies(req, reply), Finish(req)]
+
+
 def opened(first: History, reply: int = 3, session: int = 0, req: int = 0) -> list[Operation]:
     """A session whose first turn has finished with a reply."""
-    return [Open(session), turn(req, first, session=session), prefill(req), *replies(req, reply), Finish(req)]
+    return [Open(session), *told(req, first, None, reply, session)]
 
 
 def scenarios() -> list[Scenario]:
@@ -52,8 +67,7 @@ def _appends() -> Iterator[Scenario]:
                 "The second turn continues from prompt and reply.",
                 opened(prompt),
                 turn(1, addition, 0),
-                prefill(1),
-                decode((1,)),
+                answer(1),
                 Finish(1),
             )
     yield scenario(
@@ -80,21 +94,14 @@ def _appends() -> Iterator[Scenario]:
         extend((window(1, 9),)),
         extend((window(1, 3),)),
         extend((window(1, 2),)),
-        prefill(1),
-        decode((1,)),
+        answer(1),
     )
     yield scenario(
         "session of four turns",
         "Image, text, video, text: each table continues the one before.",
         opened(FIRST["image"], 2),
-        turn(1, (text(2),), 0),
-        prefill(1),
-        replies(1, 2),
-        Finish(1),
-        turn(2, SECOND["video first"], 1),
-        prefill(2),
-        replies(2, 3),
-        Finish(2),
+        told(1, (text(2),), 0, 2),
+        told(2, SECOND["video first"], 1, 3),
         turn(3, (text(2),), 2),
         extend((window(3, hit=20),)),
         decode((3,)),
@@ -103,13 +110,9 @@ def _appends() -> Iterator[Scenario]:
         "session, text turns before the first image",
         "The first media come after two text turns and replies.",
         opened(FIRST["text"], 2),
-        turn(1, (text(3),), 0),
-        prefill(1),
-        replies(1, 2),
-        Finish(1),
+        told(1, (text(3),), 0, 2),
         turn(2, SECOND["image"], 1),
-        prefill(2),
-        decode((2,)),
+        answer(2),
     )
     yield scenario(
         "session, reply cut to its limit",
@@ -120,8 +123,7 @@ def _appends() -> Iterator[Scenario]:
         replies(0, 4),
         Finish(0),
         turn(1, SECOND["image"], 0),
-        prefill(1),
-        decode((1,)),
+        answer(1),
     )
 
 
@@ -160,8 +162,7 @@ def _branches() -> Iterator[Scenario]:
         prefill(1),
         Abort(1),
         turn(2, SECOND["image"], 0),
-        prefill(2),
-        decode((2,)),
+        answer(2),
     )
     yield scenario(
         "session, abort before the prefill and retry with text",
@@ -170,8 +171,7 @@ def _branches() -> Iterator[Scenario]:
         turn(1, SECOND["image"], 0),
         Abort(1),
         turn(2, (text(3),), 0),
-        prefill(2),
-        decode((2,)),
+        answer(2),
     )
     yield scenario(
         "session, append to an unknown request",
@@ -179,8 +179,7 @@ def _branches() -> Iterator[Scenario]:
         opened(FIRST["image"]),
         turn(1, (text(1),), 9),
         turn(2, (text(2),), 0),
-        prefill(2),
-        decode((2,)),
+        answer(2),
     )
     yield scenario(
         "session, append to an unfinished request",
@@ -192,8 +191,7 @@ def _branches() -> Iterator[Scenario]:
         decode((0,)),
         Finish(0),
         turn(2, (text(2),), 0),
-        prefill(2),
-        decode((2,)),
+        answer(2),
     )
 
 
@@ -204,16 +202,14 @@ def _rewrites() -> Iterator[Scenario]:
             "The reply is left out.",
             opened(FIRST["image"]),
             turn(1, addition, 0, drop_previous_output=True),
-            prefill(1),
-            decode((1,)),
+            answer(1),
         )
         yield scenario(
             f"session, replace all with {name}",
             "Nothing of the earlier turns is left.",
             opened(FIRST["image"]),
             turn(1, addition, replace=True),
-            prefill(1),
-            decode((1,)),
+            answer(1),
         )
         yield scenario(
             f"session, replace after a turn with {name}",
@@ -223,8 +219,7 @@ def _rewrites() -> Iterator[Scenario]:
             prefill(1),
             Finish(1),
             turn(2, addition, 0, replace=True),
-            prefill(2),
-            decode((2,)),
+            answer(2),
         )
         for keep, where in (
             (1, "before the image"),
@@ -239,8 +234,7 @@ def _rewrites() -> Iterator[Scenario]:
                 "Tokens past the offset are gone, and so are their media.",
                 opened(FIRST["image"], 4),
                 turn(1, addition, 0, offset=keep),
-                prefill(1),
-                decode((1,)),
+                answer(1),
             )
     yield scenario(
         "session, a sibling's forward after an offset",
@@ -268,16 +262,14 @@ def _rewrites() -> Iterator[Scenario]:
         "All of the history is kept.",
         opened(FIRST["image"], 2),
         turn(1, (text(2),), 0, offset=99),
-        prefill(1),
-        decode((1,)),
+        answer(1),
     )
     yield scenario(
         "session, offset without the reply",
         "The offset counts in the history without its reply.",
         opened(FIRST["image"], 4),
         turn(1, (text(2),), 0, offset=9, drop_previous_output=True),
-        prefill(1),
-        decode((1,)),
+        answer(1),
     )
 
 
@@ -291,8 +283,7 @@ def _interleaved() -> list[Scenario]:
             turn(0, FIRST["image"]),
             turn(1, FIRST["image last"], session=1),
             Submit(2, (text(3), WIDE)),
-            prefill(0, 1, 2),
-            decode((0, 1, 2)),
+            answer(0, 1, 2),
             Finish(0),
             Finish(1),
             turn(3, SECOND["image"], 0),

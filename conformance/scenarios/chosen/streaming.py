@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ropecheck.conformance.scenario.operations import Abort, Finish, Open, Operation, Scenario, Turn
 from ropecheck.conformance.scenario.words import decode, extend, window
-from ropecheck.conformance.scenarios.chosen.script import CLIP, TALL, WIDE, prefill, replies, scenario
+from ropecheck.conformance.scenarios.chosen.script import CLIP, TALL, WIDE, answer, prefill, replies, scenario
 from ropecheck.spec.history import History, text
 
 IMAGE: History = (text(2), WIDE, text(2))
@@ -26,8 +26,7 @@ def scenarios() -> list[Scenario]:
             begin,
             told(0, IMAGE),
             Turn(0, 1, SECOND),
-            prefill(1),
-            decode((1,)),
+            answer(1),
             Finish(1),
         ),
         scenario(
@@ -36,8 +35,7 @@ def scenarios() -> list[Scenario]:
             begin,
             told(0, (text(3),)),
             Turn(0, 1, SECOND),
-            prefill(1),
-            decode((1,)),
+            answer(1),
             Finish(1),
         ),
         scenario(
@@ -46,8 +44,7 @@ def scenarios() -> list[Scenario]:
             begin,
             told(0, IMAGE),
             Turn(0, 1, (text(3),)),
-            prefill(1),
-            decode((1,)),
+            answer(1),
             Finish(1),
         ),
         scenario(
@@ -70,8 +67,7 @@ def scenarios() -> list[Scenario]:
             told(1, SECOND),
             told(2, (text(1), WIDE)),
             Turn(0, 3, (text(1),)),
-            prefill(3),
-            decode((3,)),
+            answer(3),
         ),
         scenario(
             "streaming, abort an image turn and retry",
@@ -82,8 +78,7 @@ def scenarios() -> list[Scenario]:
             prefill(1),
             Abort(1),
             Turn(0, 2, SECOND),
-            prefill(2),
-            decode((2,)),
+            answer(2),
             Finish(2),
         ),
         scenario(
@@ -95,8 +90,7 @@ def scenarios() -> list[Scenario]:
             prefill(1),
             Abort(1),
             Turn(0, 2, (text(2),)),
-            prefill(2),
-            decode((2,)),
+            answer(2),
             Finish(2),
         ),
         scenario(
@@ -107,8 +101,7 @@ def scenarios() -> list[Scenario]:
             Turn(0, 1, SECOND),
             Abort(1),
             Turn(0, 2, (text(2),)),
-            prefill(2),
-            decode((2,)),
+            answer(2),
             Finish(2),
         ),
         scenario(
@@ -118,8 +111,7 @@ def scenarios() -> list[Scenario]:
             told(0, IMAGE, 4),
             Turn(0, 1, (text(4),)),
             extend((window(1, 2, hit=11),)),
-            prefill(1),
-            decode((1,)),
+            answer(1),
         ),
         scenario(
             "streaming, reply past its limit",
@@ -130,8 +122,7 @@ def scenarios() -> list[Scenario]:
             replies(0, 4),
             Finish(0),
             Turn(0, 1, SECOND),
-            prefill(1),
-            decode((1,)),
+            answer(1),
         ),
         scenario(
             "streaming, second turn in flight",
@@ -143,8 +134,7 @@ def scenarios() -> list[Scenario]:
             decode((0,)),
             Finish(0),
             Turn(0, 2, (text(1),)),
-            prefill(2),
-            decode((2,)),
+            answer(2),
         ),
         scenario(
             "streaming, rewrites are refused",
@@ -155,8 +145,7 @@ def scenarios() -> list[Scenario]:
             Turn(0, 2, (text(1),), replace=True),
             Turn(0, 3, (text(1),), drop_previous_output=True),
             Turn(0, 4, (text(1),)),
-            prefill(4),
-            decode((4,)),
+            answer(4),
         ),
         scenario(
             "streaming, the smallest offset is refused",
@@ -165,7 +154,6 @@ def scenarios() -> list[Scenario]:
             told(0, IMAGE),
             Turn(0, 1, (text(1),), offset=1),
             Turn(0, 2, (text(1),)),
-            prefill(2),
-            decode((2,)),
+            answer(2),
         ),
     ]
