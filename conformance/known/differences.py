@@ -11,12 +11,14 @@ from pathlib import Path
 
 import msgspec
 
+from ropecheck.adapters import protocol
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.families.case import Case, offered
 from ropecheck.conformance.families.cases import chosen, from_items, without_a_rate
 from ropecheck.conformance.families.layout import Segment
 from ropecheck.conformance.families.torn import TEARS
 from ropecheck.conformance.judge.outcome import Failure
+from ropecheck.conformance.known import builders
 from ropecheck.conformance.routes.cases import routed
 from ropecheck.conformance.versions import within
 from ropecheck.spec.families import FAMILIES
@@ -44,6 +46,9 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """One, or several that differ alike."""
     when: str
     """A name in `CONDITIONS`."""
+    gives: str = ""
+    """What comes out, a name in `builders.TRAITS`, or "TYPE: message" of what is raised. An answer that this does not
+    give is new. Of torn prompts the signature says it."""
     kind: str
     right: str
     reason: str
@@ -69,17 +74,20 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """Who is right, and what it is called."""
         return f"{self.kind}; right: {self.right}"
 
-    def explains(self, case: Case, failure: Failure, target: str, version: str) -> bool:
-        """Whether this difference is what the failure shows."""
+    def applies(self, case: Case, target: str, version: str) -> bool:
+        """Whether this release differs so in this case."""
         return (
             self.target in (target, ANY)
             and case.family in self.families
             and case.builder in ((self.builder,) if isinstance(self.builder, str) else self.builder)
-            and failure.rule in self.rules
-            and failure.signature in self.signatures
             and (not self.versions or within(version, self.versions))
             and CONDITIONS[self.when](case)
         )
+
+    def explains(self, case: Case, failure: Failure, target: str, version: str) -> bool:
+        """Whether this difference has the failure's shape; that its numbers are this one's, `predicted` says."""
+        shape = failure.rule in self.rules and failure.signature in self.signatures
+        return shape and self.applies(case, target, version)
 
 
 def segments(case: Case, *kinds: str) -> list[Segment]:
@@ -177,6 +185,13 @@ def applying(entries: Iterable[Difference], target: str, version: str) -> tuple[
     )
 
 
+def predicted(
+    case: Case, result: protocol.Result, entries: Iterable[Difference], target: str, version: str
+) -> tuple[Failure, ...]:
+    """What these differences give in a case, beside what was answered (see builders.predicted)."""
+    return builders.predicted(case, result, {one.gives for one in entries if one.applies(case, target, version)} - {""})
+
+
 def witness(entry: Difference, target: str = "") -> Case:
     """The case that an entry names, of a family that the target offers where the entry is every target's.
 
@@ -206,6 +221,12 @@ def _problems(entry: Difference, rules: Container[str], seen: set[str]) -> list[
     found += [f"unknown rule {name}" for name in entry.rules if name not in rules]
     if entry.when not in CONDITIONS:
         found.append(f"unknown condition {entry.when!r}")
+    torn = entry.when in ("torn", *TEARS)
+    raising = any(shape.startswith("raises") for shape in entry.signatures)
+    if not torn and not raising and entry.gives not in builders.TRAITS:
+        found.append(f"gives: nothing is known of {entry.gives!r}")
+    if raising and f"raises {entry.gives.partition(': ')[0]}" not in entry.signatures:
+        found.append(f"gives: {entry.gives!r} is not what its signature says is raised")
     if entry.kind not in KINDS:
         found.append(f"unknown kind {entry.kind!r}")
     if entry.id in seen:

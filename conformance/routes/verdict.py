@@ -31,7 +31,7 @@ def judge(case: Case, result: protocol.Result) -> Outcome:
     if result.hit is not None:
         _pair(tally, case, result.hit)
     elif result.kinds is not None:
-        made = _expanded(case, result.kinds)
+        made = expanded(case, result.kinds)
         broken = ask(tally, case.mode, made)
         for rule, found in broken:
             tally.fail(of_builders.failure(case, rule.id, found.shape, found.message))
@@ -48,7 +48,7 @@ def _pair(tally: Tally, case: Case, hit: int) -> None:
         tally.fail(of_builders.failure(case, rule.id, found.shape, found.message, difference))
 
 
-def _expanded(case: Case, kinds: tuple[int, ...]) -> ExpandedPrompt:
+def expanded(case: Case, kinds: tuple[int, ...]) -> ExpandedPrompt:
     """The engine's prompt with the client's items."""
     (laid,) = case.laid
     prompt = Prompt(

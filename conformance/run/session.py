@@ -251,7 +251,7 @@ class Runner:
             if self._base is not None:
                 fresh = news(outcome, self._base.outcome(scenario.id)) if outcome.failures else ()
             else:
-                done = ScenarioDone("", scenario, outcome, predicted=self._predicted(planned))
+                done = ScenarioDone("", scenario, outcome, predicted=self._predicted(planned, answer))
                 expected = zip(outcome.failures, self.tally.expectations(done), strict=True)
                 fresh = tuple(failure for failure, known in expected if known is None)
             return msgspec.structs.replace(outcome, failures=fresh)
@@ -278,7 +278,7 @@ class Runner:
             if isinstance(answer, protocol.Answer):
                 self.tally.summary.routes.update(answer.routes)
             outcome = self._choice.of(verdict_of(planned, answer))
-            done = ScenarioDone(self._phase, planned.scenario, outcome, lines, self._predicted(planned))
+            done = ScenarioDone(self._phase, planned.scenario, outcome, lines, self._predicted(planned, answer))
             base = self._base.outcome(planned.scenario.id) if self._base and done.outcome.failures else None
             self.tally.add(done, base)
             self._passing.note(done)
@@ -287,9 +287,15 @@ class Runner:
                 self._tell()
             yield done
 
-    def _predicted(self, planned: AnyPlan) -> tuple[Failure, ...]:
-        """What the bugs of the list give there; with a base, that says it."""
-        return model.predicted(planned, self._bugs) if isinstance(planned, Plan) and self._base is None else ()
+    def _predicted(self, planned: AnyPlan, answer: Reply) -> tuple[Failure, ...]:
+        """What the bugs and differences of the lists give there; with a base, that says it."""
+        if self._base is not None or not isinstance(answer, protocol.Answer):
+            return ()
+        if isinstance(planned, CasePlan):
+            header = self.tally.summary.header
+            release = header.hello.target, header.hello.version
+            return family_known.predicted(planned.scenario, answer.results[0], header.differences, *release)
+        return model.predicted(planned, self._bugs) if isinstance(planned, Plan) else ()
 
     def _tell(self) -> None:
         """Say at once what is new. Raises Enough when that was as much as was asked for."""

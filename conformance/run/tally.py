@@ -11,7 +11,7 @@ from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
 from ropecheck.conformance.known.base import OnBase, news, otherwise
 from ropecheck.conformance.known.differences import Difference
 from ropecheck.conformance.known.failures import Known, entries_for
-from ropecheck.conformance.known.model import BUGS
+from ropecheck.conformance.known.model import BUGS, alike
 from ropecheck.conformance.run.events import MAX_UNRUN, Counts, Finding, Header, ScenarioDone, Summary
 from ropecheck.conformance.scenario import dimensions
 from ropecheck.conformance.scenario.operations import Scenario
@@ -93,14 +93,31 @@ class Tally:
         outcome = done.outcome
         shown = {known.name for known in expected_by if known is not None}
         must = {failure.key for failure in done.predicted if failure.mode in outcome.by_mode.get(failure.rule, ())}
-        for known in self.summary.header.known if must or shown else ():
-            says = known.entry.key in must if known.entry.cause in BUGS else known.name in shown
+        if not must and not shown:
+            return
+        entries: tuple[Known | Difference, ...] = (*self.summary.header.known, *self.summary.header.differences)
+        for known in entries:
+            if isinstance(known, Difference):
+                says = self._says(known, done)
+            else:
+                says = known.entry.key in must if known.entry.cause in BUGS else known.name in shown
             if says or known.name in shown:
                 counts = self.summary.entries.setdefault(done.phase, {}).setdefault(known.name, Counts())
                 counts.predicted += says
                 counts.shown += known.name in shown
                 if known.name not in shown and not counts.right:
                     counts.right = f"{outcome.name} ({outcome.scenario})"
+
+    def _says(self, known: Difference, done: ScenarioDone) -> bool:
+        """Whether a difference is the first that explains one of the predicted failures."""
+        hello, every = self.summary.header.hello, self.summary.header.differences
+        if not isinstance(done.scenario, Case) or (known.kind == "unsettled" and not done.outcome.failures):
+            return False  # the paper's answer is as good
+        for failure in done.predicted if done.outcome.by_mode else ():
+            found = (one for one in every if one.explains(done.scenario, failure, hello.target, hello.version))
+            if next(found, None) is known:
+                return True
+        return False
 
     def _failures(self, done: ScenarioDone, base: Outcome | None, expected_by: Sequence[Expected]) -> int:
         """Group the failures; returns how many of them no entry expects."""
@@ -133,13 +150,15 @@ class Tally:
             fresh = news(done.outcome, base)
             return [None if failure in fresh else OnBase(self.summary.header.base) for failure in failures]
         if isinstance(done.scenario, Case):
-            return [self._explained(done.scenario, failure) for failure in failures]
+            return [self._explained(done, done.scenario, failure) for failure in failures]
         return entries_for(done.scenario, failures, self.summary.header.known, done.predicted)
 
-    def _explained(self, case: Case, failure: Failure) -> Difference | None:
+    def _explained(self, done: ScenarioDone, case: Case, failure: Failure) -> Difference | None:
         """The first known difference that explains the failure; all that do are counted."""
         header = self.summary.header
         hello = header.hello
+        if not any(alike(failure, other) for other in done.predicted):
+            return None
         found = [one for one in header.differences if one.explains(case, failure, hello.target, hello.version)]
         for one in found:
             self.summary.differences[one.id] = self.summary.differences.get(one.id, 0) + 1
