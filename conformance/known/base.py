@@ -36,6 +36,15 @@ def same(one: Failure, other: Failure) -> bool:
     )
 
 
+def alike(failure: Failure, other: Failure) -> bool:
+    """Whether two failures are the same, number for number and word for word; where in a file it raised is left out."""
+    return same(failure, other) and _said(failure) == _said(other)
+
+
+def _said(failure: Failure) -> str:
+    return failure.message.removesuffix(f" at {failure.where}")
+
+
 def news(outcome: Outcome, base: Outcome) -> tuple[Failure, ...]:
     """The failures that the base does not have."""
     return tuple(one for one in outcome.failures if not any(same(one, other) for other in base.failures))

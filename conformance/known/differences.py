@@ -19,6 +19,7 @@ from ropecheck.conformance.families.layout import Segment
 from ropecheck.conformance.families.torn import TEARS
 from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.known import builders
+from ropecheck.conformance.known.base import alike
 from ropecheck.conformance.routes.cases import routed
 from ropecheck.conformance.versions import within
 from ropecheck.spec.families import FAMILIES
@@ -47,8 +48,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     when: str
     """A name in `CONDITIONS`."""
     gives: str = ""
-    """What comes out, a name in `builders.TRAITS`, or "TYPE: message" of what is raised. An answer that this does not
-    give is new. Of torn prompts the signature says it."""
+    """What comes out, a name in `builders.TRAITS`, or "TYPE: message" of what is raised: an answer that this does not
+    give is new. "": any of this shape; those of torn prompts are whole tables."""
     kind: str
     right: str
     reason: str
@@ -192,6 +193,19 @@ def predicted(
     return builders.predicted(case, result, {one.gives for one in entries if one.applies(case, target, version)} - {""})
 
 
+def explaining(
+    case: Case,
+    failure: Failure,
+    predicted: Iterable[Failure],
+    entries: Iterable[Difference],
+    target: str,
+    version: str,
+) -> list[Difference]:
+    """The entries that explain a failure: its shape, and its numbers."""
+    given = any(alike(failure, other) for other in predicted)
+    return [one for one in entries if (given or not one.gives) and one.explains(case, failure, target, version)]
+
+
 def witness(entry: Difference, target: str = "") -> Case:
     """The case that an entry names, of a family that the target offers where the entry is every target's.
 
@@ -221,12 +235,9 @@ def _problems(entry: Difference, rules: Container[str], seen: set[str]) -> list[
     found += [f"unknown rule {name}" for name in entry.rules if name not in rules]
     if entry.when not in CONDITIONS:
         found.append(f"unknown condition {entry.when!r}")
-    torn = entry.when in ("torn", *TEARS)
-    raising = any(shape.startswith("raises") for shape in entry.signatures)
-    if not torn and not raising and entry.gives not in builders.TRAITS:
+    raised = f"raises {entry.gives.partition(': ')[0]}"
+    if entry.gives and entry.gives not in builders.TRAITS and raised not in entry.signatures:
         found.append(f"gives: nothing is known of {entry.gives!r}")
-    if raising and f"raises {entry.gives.partition(': ')[0]}" not in entry.signatures:
-        found.append(f"gives: {entry.gives!r} is not what its signature says is raised")
     if entry.kind not in KINDS:
         found.append(f"unknown kind {entry.kind!r}")
     if entry.id in seen:

@@ -18,8 +18,9 @@ import msgspec
 from ropecheck.conformance.errors import UsageError, meant
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.judge.outcome import Failure, Outcome
+from ropecheck.conformance.known.base import alike
 from ropecheck.conformance.known.differences import Difference
-from ropecheck.conformance.known.model import BUGS, alike
+from ropecheck.conformance.known.model import BUGS
 from ropecheck.conformance.known.script_causes import SCRIPT_CAUSES
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scripts.script import Script

@@ -17,7 +17,6 @@ import numpy as np
 from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.judge.verdict import judge
-from ropecheck.conformance.known.base import same
 from ropecheck.conformance.plan.planner import Plan, decoded
 from ropecheck.conformance.reference_engine import ReferenceEngine, answer, tensor
 from ropecheck.conformance.scenario.operations import Build, Operation, Retract, Rotate, Scenario, Submit, Turn
@@ -328,12 +327,3 @@ def predicted(planned: Plan, bugs: frozenset[str]) -> tuple[Failure, ...]:
     if not bugs or not touches(planned.scenario, bugs):
         return ()
     return judge(planned, answer(planned.job, KnownEngine(bugs))).failures
-
-
-def alike(failure: Failure, other: Failure) -> bool:
-    """Whether two failures are the same, number for number and word for word; where in a file it raised is left out."""
-    return same(failure, other) and _said(failure) == _said(other)
-
-
-def _said(failure: Failure) -> str:
-    return failure.message.removesuffix(f" at {failure.where}")

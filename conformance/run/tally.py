@@ -8,10 +8,11 @@ from pathlib import Path
 
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
+from ropecheck.conformance.known import differences
 from ropecheck.conformance.known.base import OnBase, news, otherwise
 from ropecheck.conformance.known.differences import Difference
 from ropecheck.conformance.known.failures import Known, entries_for
-from ropecheck.conformance.known.model import BUGS, alike
+from ropecheck.conformance.known.model import BUGS
 from ropecheck.conformance.run.events import MAX_UNRUN, Counts, Finding, Header, ScenarioDone, Summary
 from ropecheck.conformance.scenario import dimensions
 from ropecheck.conformance.scenario.operations import Scenario
@@ -98,7 +99,7 @@ class Tally:
         entries: tuple[Known | Difference, ...] = (*self.summary.header.known, *self.summary.header.differences)
         for known in entries:
             if isinstance(known, Difference):
-                says = self._says(known, done)
+                says = self._says(known, done) if known.gives else known.name in shown
             else:
                 says = known.entry.key in must if known.entry.cause in BUGS else known.name in shown
             if says or known.name in shown:
@@ -110,14 +111,15 @@ class Tally:
 
     def _says(self, known: Difference, done: ScenarioDone) -> bool:
         """Whether a difference is the first that explains one of the predicted failures."""
-        hello, every = self.summary.header.hello, self.summary.header.differences
         if not isinstance(done.scenario, Case) or (known.kind == "unsettled" and not done.outcome.failures):
             return False  # the paper's answer is as good
-        for failure in done.predicted if done.outcome.by_mode else ():
-            found = (one for one in every if one.explains(done.scenario, failure, hello.target, hello.version))
-            if next(found, None) is known:
-                return True
-        return False
+        every = [self._explaining(done, done.scenario, one) for one in done.predicted if done.outcome.by_mode]
+        return any(found[:1] == [known] for found in every)
+
+    def _explaining(self, done: ScenarioDone, case: Case, failure: Failure) -> list[Difference]:
+        header = self.summary.header
+        release = header.hello.target, header.hello.version
+        return differences.explaining(case, failure, done.predicted, header.differences, *release)
 
     def _failures(self, done: ScenarioDone, base: Outcome | None, expected_by: Sequence[Expected]) -> int:
         """Group the failures; returns how many of them no entry expects."""
@@ -155,11 +157,7 @@ class Tally:
 
     def _explained(self, done: ScenarioDone, case: Case, failure: Failure) -> Difference | None:
         """The first known difference that explains the failure; all that do are counted."""
-        header = self.summary.header
-        hello = header.hello
-        if not any(alike(failure, other) for other in done.predicted):
-            return None
-        found = [one for one in header.differences if one.explains(case, failure, hello.target, hello.version)]
+        found = self._explaining(done, case, failure)
         for one in found:
             self.summary.differences[one.id] = self.summary.differences.get(one.id, 0) + 1
         return found[0] if found else None

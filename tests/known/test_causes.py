@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from ropecheck.adapters.sglang.mends import MENDS
 from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.judge.verdict import judge
+from ropecheck.conformance.known.base import alike
 from ropecheck.conformance.known.failures import Known, entries_for, load, match
-from ropecheck.conformance.known.model import alike, bugs_of, predicted
+from ropecheck.conformance.known.model import bugs_of, predicted
 from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.scenario.operations import Scenario, Turn
 from ropecheck.conformance.scenarios.chosen import chosen
