@@ -55,11 +55,8 @@ class ExpectedState:
     """The columns of the turn that it continues."""
     scheduled: bool
     """The scheduler has just admitted it: fill ids are built."""
-
-    @property
-    def small(self) -> bool:
-        """Whether it is likely to come again."""
-        return tokens_of(self.request) <= SMALL
+    small: bool
+    """It is likely to come again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +339,7 @@ class _Planner:
                 since=self.last_observed,
                 expected=expected,
                 hits=hits,
-                replaced=frozenset(r.req for r in alive if _is_replaced(self.state, r)),
+                replaced=frozenset(r.req for r in alive if self.state.sessions and _is_replaced(self.state, r)),
                 turn=turn,
             )
         )
@@ -485,7 +482,8 @@ def _expected_state(state: State, request: Request, parent: Timeline | None, sch
         start += count
     media = set(MEDIA_IDS.values())
     mask = tuple(token in media for token in request.ids)
-    return ExpectedState(request, request.line, mask, tuple(spans), parent, scheduled)
+    small = tokens_of(request) <= SMALL
+    return ExpectedState(request, request.line, mask, tuple(spans), parent, scheduled, small)
 
 
 def _message(op: ops.Build, expected: Expected, repeat: bool) -> protocol.Forward:

@@ -46,11 +46,15 @@ class Tally:
         totals.engine_ns += outcome.engine_ns
         totals.compare_ns += outcome.compare_ns
         for rule, checked in outcome.checked.items():
-            summary.rules.setdefault(rule, [0, 0])[0] += checked
+            if rule not in summary.rules:
+                summary.rules[rule] = [0, 0]
+            summary.rules[rule][0] += checked
         reached = summary.reached.setdefault(done.phase, {})
         for rule, modes in outcome.by_mode.items():
-            reached.setdefault(rule, set()).update(modes)
             seen_in = summary.by_mode.setdefault(rule, {})
+            if rule not in reached:
+                reached[rule] = set()
+            reached[rule].update(modes)
             for mode, checked in modes.items():
                 seen_in[mode] = seen_in.get(mode, 0) + checked
         for mode, forwards in outcome.modes.items():

@@ -39,13 +39,10 @@ class Expected:
     """What this forward is an example of: "text only", "past the table", "unequal deltas", .."""
     counted: tuple[str, ...] = ()
     """The situations, and the bounds that it crosses, as a report counts them."""
+    small: bool = False
+    """It is likely to come again."""
     buffer: str = ""
     """Which buffer the "padded" table stands in; "tier": the batch itself is padded."""
-
-    @property
-    def small(self) -> bool:
-        """Whether it is likely to come again."""
-        return all(tables.positions.size <= SMALL for tables in self.tables.values())
 
     def mode_of(self, label: str) -> str:
         """Where a wrong table of this label is reported."""
@@ -128,6 +125,7 @@ def _expected(mode: Mode, state: State, op: Build) -> Expected:
         parent_lines=tuple(None if parent is None else parent.line for parent in parents),
         situations=frozenset(situations),
         counted=(*(f"{mode.name} x {situation}" for situation in sorted(situations)), *dimensions.counted(bounds)),
+        small=all(one.positions.size <= SMALL for one in tables.values()),
         buffer=op.buffer,
     )
 
