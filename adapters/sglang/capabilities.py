@@ -37,8 +37,8 @@ COVERED = {
 """Draft decode is DECODE with a draft input as spec_info; it has no member of its own."""
 
 UNCOVERED = {
-    "PREBUILT": "runs no forward: the KV cache arrives ready from a prefill server",
-    "DRAFT_EXTEND": "draft extend of the retired v1 worker",
+    "PREBUILT": "no forward to judge: the KV cache arrives ready, as a decode server's scripts pass it",
+    "DRAFT_EXTEND": "not driven: draft extend of the retired v1 worker",
 }
 
 NOT_DRIVEN = {
@@ -46,7 +46,7 @@ NOT_DRIVEN = {
     "own batches of the frozen-KV MTP and multi-layer EAGLE graphs": "they are loaded with an EAGLE draft's batch",
     "prefill, DFLASH and DSPARK graphs; capture and replay": "load steps that are not called, and graphs themselves",
     "BailingMRotaryEmbedding": "a reader of three rows whose sections follow no paper",
-    "TBO slices, prefill context parallelism, NPU and CPU graph runners": "other producers and consumers of tables",
+    "prefill context parallelism, NPU and CPU graph runners": "other producers and consumers of tables",
 }
 """Ways to a table that no member of ForwardMode names -> what they are. A run says that it does not look at them."""
 

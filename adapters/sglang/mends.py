@@ -237,6 +237,13 @@ def searches_stay(original: Any, scheduler: Any, message: Any) -> None:
     scheduler.running_batch = running
 
 
+def searches_are_not_gathered(original: Any, coordinator: Any, *args: Any) -> Any:
+    """A search is refused wherever a forward is padded by its number of requests, as it is with attention DP."""
+    from sglang.srt.utils.common import require_mlp_sync
+
+    return "not where forwards are padded to be gathered" if require_mlp_sync() else original(coordinator, *args)
+
+
 def the_reader_grows(original: Any, embedding: Any, positions: Any, *args: Any, **kwargs: Any) -> Any:
     """The rotary embedding prepares as many positions as the table asks for."""
     if positions.numel():
@@ -271,6 +278,9 @@ MENDS: dict[str, Mend] = {
     "rows-are-promised-twice": {
         f"{ADDER}.__init__": notes_itself,
         f"{SCHEDULER}.get_num_allocatable_reqs": rows_are_promised_at_once,
+    },
+    "padding-counts-no-beams": {
+        "sglang.srt.beam_search.coordinator:BeamCoordinator.validate_and_init": searches_are_not_gathered
     },
     "text-is-drafted-from": {COMPUTE: drafts_read_the_table},
     "positions-pass-the-reader": {READER: the_reader_grows},

@@ -121,6 +121,12 @@ def rows_are_promised_twice(script: Script, _: Failure) -> bool:
     return searches and copies > 1 and "max_running_requests" in servers()[script.server].arguments
 
 
+def padding_counts_no_beams(script: Script, _: Failure) -> bool:
+    """A beam search on a server whose forwards are padded to be gathered."""
+    searches = any(isinstance(one, Arrive) and one.beams > 1 for one in script.actions)
+    return searches and "moe_dense_tp_size" in servers()[script.server].arguments
+
+
 SCRIPT_CAUSES: Mapping[str, ScriptCause] = {
     cause.__name__.replace("_", "-"): cause
     for cause in (
@@ -135,5 +141,6 @@ SCRIPT_CAUSES: Mapping[str, ScriptCause] = {
         pause_retracts_a_search,
         preemption_retracts_a_search,
         rows_are_promised_twice,
+        padding_counts_no_beams,
     )
 }

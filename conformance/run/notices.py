@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Protocol
 
 from ropecheck.conformance.families.case import TARGETS, families_of, offered
@@ -16,6 +20,8 @@ from ropecheck.conformance.versions import newer_than_known, numbered
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.modes import all_modes
 from ropecheck.spec.rules import Rule, all_rules
+
+POSITION_FUNCTIONS = Path(__file__).parents[1] / "data" / "position_functions.toml"
 
 
 class Warn(Protocol):
@@ -51,7 +57,7 @@ def before_run(header: Header, entries: Iterable[Known], early: Iterable[str], w
         )
     for mode, reason in sorted(hello.uncovered.items()):
         if mode in hello.modes:
-            warn(f"forward mode {mode} is not driven: {reason}")
+            warn(f"forward mode {mode}: {reason}")
     if hello.not_driven:
         warn("not covered: " + "; ".join(f"{name} ({what})" for name, what in hello.not_driven.items()))
     ranged = any(known.entry.target == hello.target and known.entry.versions for known in entries)
@@ -108,54 +114,37 @@ def unreached(summary: Summary, asked: Container[str]) -> dict[str, tuple[str, .
     }
 
 
-ELSEWHERE = {
-    "graph": "needs a GPU: graphs are captured there",
-    "npu_": "needs an NPU",
-    "inputbuffers": "needs a GPU: graphs are captured there",
-    "_dummy_run": "needs a GPU: graphs are captured there",
-    "_allocate_decode_buffers": "needs a GPU: graphs are captured there",
-    "early_verify": "needs a GPU: graphs are captured there",
-    "create_dummy": "needs a GPU: graphs are captured there",
-    "position_triton": "a CPU takes the torch version",
-    "split_prefill": "needs multiplexed prefill and decode on a GPU",
-    "deepseek_v4": "needs a model with that cache",
-    "dsatoken": "needs a model with that cache",
-    "qsa": "needs a model with that cache",
-    "hybridlinear": "needs a hybrid model",
-    "embed": "needs input embeddings or an embedding model",
-    "mlp_sync": "needs data-parallel ranks",
-    "idle": "needs data-parallel ranks",
-    "_cp": "needs context-parallel ranks",
-    "dllm": "needs a diffusion model",
-    "dflash": "needs a draft of that algorithm",
-    "dspark": "needs a draft of that algorithm",
-    "uno": "needs a draft of that algorithm",
-    "frozen_kv": "needs a draft that shares the target's cache",
-    "multi_layer": "needs a draft of several layers",
-    "_pp_": "needs pipeline ranks",
-    "dp_": "needs data-parallel ranks",
-    "tbo": "needs two-batch overlap on a GPU",
-    "beam": "beam search",
-    "canary": "the engine's own debugging",
-    "swa": "needs a model with sliding windows",
-    "mamba": "needs a hybrid model",
-}
-"""Words in a function's name or file -> why a scheduler with a toy model on a CPU does not enter it."""
-
-
 def functions_not_entered(summary: Summary) -> dict[str, tuple[str, ...]]:
     """Of the engine's functions that handle positions, those that no script entered: what can be reached, and what
-    cannot here, with the reason."""
+    cannot here, by reason."""
     every = summary.functions
     missed = [name for name, entered in sorted(every.items()) if not entered]
-    why = {name: next((reason for word, reason in ELSEWHERE.items() if word in name.lower()), "") for name in missed}
-    of = f"of {len(every)} position functions, not entered by the scheduler"
+    why = {name: unreachable(name) for name in missed}
+    here = len(every) - sum(map(bool, why.values()))
+    reasons = Counter(filter(None, why.values()))
     return {
-        of: tuple(name for name in missed if not why[name]),
-        "position functions out of the scheduler's reach here": tuple(
-            f"{name} ({reason})" for name, reason in why.items() if reason
+        f"of {here} position functions that a CPU can enter, not entered by the scheduler": tuple(
+            name for name in missed if not why[name]
+        ),
+        f"of {len(every)} position functions, out of a CPU's reach": tuple(
+            f"{count} {reason}" for reason, count in reasons.items()
         ),
     }
+
+
+@cache
+def elsewhere() -> Mapping[str, str]:
+    """Function, class or module of the engine -> why a scheduler with a toy model on a CPU does not enter it."""
+    reasons = tomllib.loads(POSITION_FUNCTIONS.read_text("utf-8"))
+    return {name: reason for reason, names in reasons.items() for name in names}
+
+
+def unreachable(name: str) -> str:
+    """Why a position function is not entered here: its own reason, its class's, or its module's; "" without one."""
+    known, own = elsewhere(), name
+    while own and own not in known:
+        own = own[: max(own.rfind("."), own.rfind(":"), 0)]
+    return known.get(own, "")
 
 
 def _never_in_a_mode(summary: Summary) -> tuple[str, ...]:

@@ -124,7 +124,7 @@ def test_the_terminal_shows_the_tables_and_the_warnings(
         "1 workers",
         "known failures: 0 apply",
         "WARNING: UNKNOWN FORWARD MODE BRAND_NEW",
-        "forward mode SPLIT is not driven: nobody asked",
+        "forward mode SPLIT: nobody asked",
         "rules never checked",
         "modes never reached (",
         "not offered: decode: too old (1 scenarios)",

@@ -13,10 +13,12 @@ import pytest
 
 from ropecheck.adapters import play, protocol
 from ropecheck.adapters.sglang import mends
+from ropecheck.adapters.sglang.scheduler import entered
 from ropecheck.adapters.sglang.scheduler.faults import FAULTS, VARIABLE
 from ropecheck.adapters.sglang.scheduler.host import Hosts, Told
 from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.known.failures import Known, load
+from ropecheck.conformance.run import notices
 from ropecheck.conformance.scripts.chosen import all_scripts
 from ropecheck.conformance.scripts.plan import play_of
 from ropecheck.conformance.scripts.script import Arrive, Script
@@ -76,7 +78,12 @@ def _scripts(server: str) -> tuple[Script, ...]:
     return tuple(sorted((one for one in all_scripts() if one.server == server), key=lambda one: len(one.actions)))
 
 
-SERVERS = {"top-up per attempt": "retracting", "length not committed": "ngram", "halves swapped": "mixed"}
+SERVERS = {
+    "top-up per attempt": "retracting",
+    "length not committed": "ngram",
+    "halves swapped": "mixed",
+    "second half as the first": "two_batches",
+}
 
 BREAKS = {
     "rows after a filter": {"table.past_table"},
@@ -85,6 +92,7 @@ BREAKS = {
     "length not committed": {"table.index"},
     "halves swapped": {"schedule.counts", "schedule.window"},
     "prefix counted twice": {"table.inside_table"},
+    "second half as the first": {"table.inside_table"},
     "table shared after a merge": {"table.past_table"},
     "another name": {"schedule.members"},
     "abort not told": {"schedule.at_rest"},
@@ -134,3 +142,15 @@ def test_a_server_that_cannot_start_is_the_suites_own_problem(hosts: Hosts) -> N
     wrong = msgspec.structs.replace(planned, server=play.Server("odd", {"attention_backend": "nothing"}))
     assert hosts.play(msgspec.msgpack.encode(wrong)).stage == "adapter"
     assert not told(hosts, Script("x", "plain", (Arrive(0, WORD),))).problem
+
+
+def test_every_reason_names_position_functions_of_the_engine() -> None:
+    """And with its class or module alone, no function that has a reason of its own."""
+    found = {entered.told(*one) for one in entered.found()}
+    assert found
+    holders = {name[:end] for name in found for end in _ends(name)}
+    assert not set(notices.elsewhere()) - holders
+
+
+def _ends(name: str) -> list[int]:
+    return [at for at, sign in enumerate(name) if sign in ".:"] + [len(name)]

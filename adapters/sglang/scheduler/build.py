@@ -173,6 +173,8 @@ def build(server: Server, device: str = "cpu") -> Any:
         return scheduler.Scheduler(arguments, ports, **{name: None if name == "dp_rank" else 0 for name in ranks})
     rank = context.spawn_world_rank(arguments, tp_rank=0, pp_rank=0)
     context.publish(arguments, role="scheduler", ranks=context.SpawnRanks(world_rank=rank, dp_rank=None, gpu_id=0))
+    if server.arguments.get("enable_two_batch_overlap"):  # the scheduler asks for it where its model has experts
+        scheduler.initialize_moe_config()
     return scheduler.Scheduler(arguments, ports)
 
 

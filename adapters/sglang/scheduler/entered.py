@@ -4,12 +4,14 @@
 | --- | --- | --- |
 | - | Played.functions | functions under `FOLDERS` whose text names a table, a delta or positions |
 
-Nothing is faked: a function's code is exchanged for a note and put back at its first call.
+Nothing is faked: a function's code is exchanged for a note and put back at its first call; so is a kernel's launch.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib.util
+import inspect
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -18,45 +20,64 @@ from types import CodeType, FunctionType
 from typing import Any
 
 FOLDERS = (
-    "sglang.srt.managers.",
-    "sglang.srt.model_executor.",
-    "sglang.srt.speculative.",
-    "sglang.srt.session.",
-    "sglang.srt.mem_cache.",
-    "sglang.kernels.ops.speculative.",
+    "sglang.srt.managers",
+    "sglang.srt.batch_overlap",
+    "sglang.srt.model_executor",
+    "sglang.srt.speculative",
+    "sglang.srt.session",
+    "sglang.srt.mem_cache",
+    "sglang.kernels.ops.speculative",
     "sglang.kernels.ops.attention.position",
 )
+"""Folders and files of the engine, as modules."""
 NAMES = ("positions", "position_ids")
+LAZY = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 _waiting: list[tuple[str, FunctionType, CodeType]] = []
 _fresh: list[str] = []
+_left: dict[tuple[str, str], None] = {}
+"""What is found and not watched: its module is not imported so far."""
 
 
-def watch() -> tuple[str, ...]:
-    """Note the first call of every such function from now on; their names."""
-    names = []
-    for module, name in found():
-        function = _function(module, name)
-        if function is not None:
-            names.append(f"{module.removeprefix('sglang.').removeprefix('srt.')}:{name}")
-            _watch(names[-1], function)
-    return tuple(names)
+def watch() -> None:
+    """Note the first call of every such function whose module is imported by now."""
+    for module, name in [one for one in _left if one[0] in sys.modules]:
+        del _left[module, name]
+        holder, thing = _thing(module, name)
+        if isinstance(thing, FunctionType) and not thing.__code__.co_flags & LAZY:
+            if not thing.__code__.co_freevars:
+                _watch(told(module, name), thing)
+            elif isinstance(holder, type):  # a closure's code cannot be exchanged
+                _watch_by_name(told(module, name), holder, thing)
+        elif hasattr(thing, "run") and hasattr(thing, "fn"):  # a Triton program is launched through its `run`
+            _watch_by_name(told(module, name), thing, thing.run)
+
+
+def told(module: str, name: str) -> str:
+    """A function's name in reports."""
+    return f"{module.removeprefix('sglang.').removeprefix('srt.')}:{name}"
 
 
 @cache
 def found() -> tuple[tuple[str, str], ...]:
-    """Module and qualified name of every function whose text speaks of positions, in what is imported now. Reading the
-    sources takes seconds: once, before any fork."""
-    return tuple(
-        (module, name)
-        for module in sorted(sys.modules)
-        if module.startswith(FOLDERS)
-        for name in _speaking(getattr(sys.modules[module], "__file__", None))
-    )
+    """Module and qualified name of every function of the engine whose text speaks of positions, imported or not.
+    Reading the sources takes seconds: once, before any fork."""
+    package = importlib.util.find_spec("sglang")
+    root = Path(next(iter(package.submodule_search_locations or ()))) if package is not None else Path()
+    functions = []
+    for folder in FOLDERS:
+        place = root.joinpath(*folder.split(".")[1:])
+        for file in sorted(place.rglob("*.py") if place.is_dir() else place.parent.glob(f"{place.name}*.py")):
+            parts = file.relative_to(root.parent).with_suffix("").parts
+            module = ".".join(parts).removesuffix(".__init__")
+            functions += [(module, name) for name in _speaking(file)]
+    _left.update(dict.fromkeys(functions))
+    return tuple(functions)
 
 
 def fresh() -> tuple[str, ...]:
     """Names of the functions entered since the last time."""
+    watch()
     found = tuple(_fresh)
     _fresh.clear()
     return found
@@ -79,23 +100,31 @@ def _watch(name: str, function: FunctionType) -> None:
     function.__code__ = space["note"].__code__
 
 
-def _function(module: str, name: str) -> FunctionType | None:
+def _watch_by_name(name: str, holder: Any, function: Any) -> None:
+    """Note the first call of what stands in `holder`, and put it back."""
+    own = function.__name__
+
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        _fresh.append(name)
+        setattr(holder, own, function)
+        return function(*args, **kwargs)
+
+    setattr(holder, own, noting)
+
+
+def _thing(module: str, name: str) -> tuple[Any, Any]:
+    """What holds the name, and what stands there: a function, a Triton program or something else."""
+    holder: Any = None
     found: Any = sys.modules[module]
     for part in name.split("."):
-        found = vars(found).get(part) if hasattr(found, "__dict__") else None
+        holder, found = found, vars(found).get(part) if hasattr(found, "__dict__") else None
         found = getattr(found, "__func__", found)
-    # Closures and generators keep their code; decorated functions are entered through their wrappers.
-    found = getattr(found, "__wrapped__", found)
-    if isinstance(found, FunctionType) and not found.__code__.co_freevars and not found.__code__.co_flags & 0x2A0:
-        return found
-    return None
+    return holder, getattr(found, "__wrapped__", found)  # decorated functions are entered through their wrappers
 
 
-def _speaking(file: str | None) -> Iterator[str]:
+def _speaking(file: Path) -> Iterator[str]:
     """Qualified names of a source file's functions whose text speaks of positions."""
-    if not file or not file.endswith(".py"):
-        return
-    text = Path(file).read_text("utf-8", "replace")
+    text = file.read_text("utf-8", "replace")
     if any(word in text for word in (*NAMES, "mrope")):
         yield from _named(ast.parse(text), "")
 

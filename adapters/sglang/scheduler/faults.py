@@ -82,6 +82,13 @@ FAULTS: dict[str, Patch] = {
         "extend_prefix_len : extend_prefix_len + extend_seq_len,\n                ]",
         "2 * extend_prefix_len : 2 * extend_prefix_len + extend_seq_len,\n                ]",
     ),
+    "second half as the first": Patch(
+        "of a forward that runs as two halves, the second is given the first one's columns",
+        "sglang.srt.batch_overlap.two_batch_overlap",
+        "TboForwardBatchPreparer.filter_batch",
+        ":, start_token_index:end_token_index",
+        ":, : end_token_index - start_token_index",
+    ),
     "table shared after a merge": Patch(
         "requests that join a batch get the media of its first one",
         BATCH,

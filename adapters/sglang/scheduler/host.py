@@ -276,7 +276,8 @@ def _player(note: bytes, device: str) -> tuple[Any, dict[str, bool], str, str]:
     try:
         faults.install()
         mends.install()
-        told_of = dict.fromkeys(entered.watch(), False)
+        entered.watch()
+        told_of = {entered.told(*one): False for one in entered.found()}
         player = Player(build.build(server, device))
     except build.NotOffered as error:
         problem, stage = str(error), "not offered"

@@ -57,7 +57,8 @@ class Network:
         self._step = self._step + 1 if draft and mode == "decode" else 0
         step = max(0, self._step - 1)
         running = self._scheduler.running_batch
-        given = tables.given(mode, batch, positions, batch.mrope_positions, running=running, draft=draft, step=step)
+        read = _halves(batch) or (positions, batch.mrope_positions)
+        given = tables.given(mode, batch, *read, running=running, draft=draft, step=step)
         given.settled = True
         if draft:
             self._emit(given)
@@ -121,6 +122,17 @@ class Network:
         if every and (length + 1) % every == 0:
             return STOP
         return 10 + (zlib.crc32(req.encode()) + length * 7) % 400
+
+
+def _halves(batch: Any) -> tuple[Any, Any] | None:
+    """(positions, rows) of a forward that runs as two, one behind the other, unpadded. None: it is one."""
+    if not getattr(batch, "tbo_children", None):
+        return None
+    halves = [
+        (half, slice(half.tbo_parent_token_range[1] - half.tbo_parent_token_range[0])) for half in batch.tbo_children
+    ]
+    positions = torch.cat([half.positions[own] for half, own in halves])
+    return positions, torch.cat([half.mrope_positions[:, own] for half, own in halves], dim=1)
 
 
 def output(logits: Any, batch: Any, positions: Any) -> Any:

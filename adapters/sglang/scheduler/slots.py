@@ -202,8 +202,19 @@ def install() -> None:
     drafts = _module("sglang.srt.speculative.draft_utils")
     if hasattr(getattr(drafts, "DraftBackendFactory", None), "_create_backend"):
         drafts.DraftBackendFactory._create_backend = draft_backend
+    plan_as_triton()
     on_the_host()
     patch_language_once()
+
+
+def plan_as_triton() -> None:
+    """The plain attention backend does not say how long a padded row is; Triton's does."""
+    folder = "sglang.srt.layers.attention"
+    native = getattr(_module(f"{folder}.torch_native_backend"), "TorchNativeAttnBackend", None)
+    triton = getattr(_module(f"{folder}.triton_backend"), "TritonAttnBackend", None)
+    name = "get_cuda_graph_seq_len_fill_value"
+    if name in vars(triton) and name not in vars(native):
+        setattr(native, name, vars(triton)[name])
 
 
 def _prefer_triton() -> None:
@@ -240,6 +251,12 @@ def on_the_host() -> None:
     stream = getattr(torch.cpu, "Stream", None)
     if stream is not None and not hasattr(stream, "synchronize"):
         stream.synchronize = nothing
+    pinned = torch.tensor
+
+    def tensor(*args: Any, pin_memory: bool = False, **kwargs: Any) -> Any:
+        return pinned(*args, **kwargs)
+
+    torch.tensor = tensor
     torch.distributed.all_reduce = nothing  # one rank; the threads that would run it are not in a fork
     for module in [found for name, found in sys.modules.items() if name.startswith("sglang.srt.")]:
         if vars(module).get("device_module") is torch.cuda:
