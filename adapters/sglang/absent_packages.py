@@ -28,9 +28,10 @@ PACKAGES = ("sgl_kernel", "vllm", "decord", "flashinfer")
 """Only these are ever stood in for: no table depends on them."""
 
 
-EMPTY: dict[str, tuple[str, ...]] = {"vllm": ("_custom_ops.rotary_embedding",), "soundfile": ()}
+EMPTY: dict[str, tuple[str, ...]] = {"vllm": ("_custom_ops.rotary_embedding",), "soundfile": (), "flash_mla": ()}
 """Packages that a whole server imports and never calls, and the names that it takes from them: the plain rotary
-embedding an operator where there is no GPU kernel, the transcription route a reader of sound files."""
+embedding an operator where there is no GPU kernel, the transcription route a reader of sound files, a draft's graphs on
+a GPU the kernels of models with latent attention."""
 
 
 def stand_in_empty(*packages: str) -> None:
