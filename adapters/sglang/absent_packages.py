@@ -28,7 +28,11 @@ PACKAGES = ("sgl_kernel", "vllm", "decord", "flashinfer")
 """Only these are ever stood in for: no table depends on them."""
 
 
-EMPTY: dict[str, tuple[str, ...]] = {"vllm": ("_custom_ops.rotary_embedding",), "soundfile": (), "flash_mla": ()}
+EMPTY: dict[str, tuple[str, ...]] = {
+    "vllm": ("_custom_ops.rotary_embedding",),
+    "soundfile": (),
+    "flash_mla": ("fused_norm_rope_attn_rope_cast", "flash_mla_interface.FlashMLASchedMeta"),
+}
 """Packages that a whole server imports and never calls, and the names that it takes from them: the plain rotary
 embedding an operator where there is no GPU kernel, the transcription route a reader of sound files, a draft's graphs on
 a GPU the kernels of models with latent attention."""
@@ -42,9 +46,10 @@ def stand_in_empty(*packages: str) -> None:
         made = sys.modules[package] = _empty(package)
         for path in EMPTY[package]:
             module, _, name = path.rpartition(".")
-            inner = sys.modules[f"{package}.{module}"] = _empty(f"{package}.{module}")
+            inner = made
+            if module:
+                inner = vars(made)[module] = sys.modules[f"{package}.{module}"] = _empty(f"{package}.{module}")
             vars(inner)[name] = None
-            vars(made)[module] = inner
 
 
 def _empty(name: str) -> ModuleType:
