@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from ropecheck.adapters.sglang.mends import BATCH, COMPUTE, CREATE, NEXT_ROUND, READER, TOP_UP, Mend
+from ropecheck.adapters.sglang.mends import (
+    BATCH,
+    COMPUTE,
+    CREATE,
+    FROZEN,
+    MULTI_LAYER,
+    NEXT_ROUND,
+    READER,
+    TOP_UP,
+    Mend,
+)
 
 FORWARD = "sglang.srt.model_executor.forward_batch_info:ForwardBatch"
 BUILD = f"{FORWARD}.init_new"
@@ -465,3 +476,114 @@ OTHERS: dict[str, Mend] = {
     "a reader that ends early": {READER: ends_early},
 }
 """Faults that must not hide behind an entry of the known-failure list."""
+
+
+def in_retraction(start: Callable[[Any], Any], more: int = 0) -> Mend:
+    """A retracted request's columns for outputs begin elsewhere, or are more. start: of its table."""
+
+    def instead(original: Any, table: Any, outputs: int) -> Any:
+        if outputs <= 0:
+            return table
+        return torch.cat([table, (start(table) + torch.arange(outputs + more)).expand(3, -1)], dim=1)
+
+    return {TOP_UP: instead}
+
+
+def of_another(inputs: Any) -> None:
+    """A delta is another request's."""
+    inputs.mrope_position_delta = torch.full((1, 1), 5)
+
+
+def again(change: Callable[[Any], None]) -> Mend:
+    """The media inputs of a retracted request are changed whenever it is considered."""
+    return considered(retracted(of_media(change)))
+
+
+def parents_columns(inputs: Any) -> None:
+    """What a turn appends has the columns that the history begins with."""
+    table = inputs.mrope_positions
+    half = table.shape[1] // 2
+    inputs.mrope_positions = torch.cat([table[:, :half], table[:, : table.shape[1] - half]], dim=1)
+
+
+def after_offset(_: Any, turn: Any, made: Any) -> None:
+    """A turn with an offset has a delta that is smaller by it."""
+    if turn.session_params.offset and made.multimodal_inputs is not None:
+        made.multimodal_inputs = copy.copy(made.multimodal_inputs)
+        made.multimodal_inputs.mrope_position_delta = (
+            made.multimodal_inputs.mrope_position_delta - turn.session_params.offset
+        )
+
+
+def one_column(inputs: Any) -> None:
+    """A column of the table that was there before changes."""
+    inputs.mrope_positions[:, 0] += 1
+
+
+def dealt_backwards(original: Any, made: Any, runner: Any, batch: Any, seq_positions: Any = None) -> None:
+    """Columns are dealt out to the requests from the last to the first."""
+    held, batch.multimodal_inputs = batch.multimodal_inputs, batch.multimodal_inputs[::-1]
+    try:
+        original(made, runner, batch, seq_positions)
+    finally:
+        batch.multimodal_inputs = held
+
+
+def one_on(original: Any, made: Any, *args: Any, **kwargs: Any) -> None:
+    """The last column is one too large."""
+    original(made, *args, **kwargs)
+    made.mrope_positions[:, -1] += 1
+
+
+def last_of_buffer(runner: Any) -> None:
+    """The last column of the buffer is another one."""
+    runner.buffers.mrope_positions[:, -1] += 1
+
+
+def second_row(original: Any, runner: Any, batch: Any, **kwargs: Any) -> Any:
+    """One row of three is filled, with its index."""
+    answer = original(runner, batch, **kwargs)
+    runner.buffers.mrope_positions[1] = torch.arange(runner.buffers.mrope_positions.shape[1]) + 1
+    return answer
+
+
+def looks_elsewhere(original: Any, embedding: Any, positions: Any, *args: Any, **kwargs: Any) -> Any:
+    """A lookup past the end, where the table ends before."""
+    return original(embedding, positions + embedding.cos_sin_cache.shape[0], *args, **kwargs)
+
+
+MASKS: dict[str, tuple[str, Mend]] = {
+    "continues from h": ("retraction-continues-from-t", in_retraction(lambda table: table[1, -1] + 5)),
+    "continues from twice the width": ("retraction-continues-from-t", in_retraction(lambda table: 2 * table.shape[1])),
+    "a column more at a retraction": (
+        "retraction-tops-up-again",
+        in_retraction(lambda table: table[0, -1] + 1, more=1),
+    ),
+    "a retracted request has a neighbour's delta": (
+        "retraction-continues-from-t",
+        again(of_another),
+    ),
+    "a shared table is written to": (
+        "retraction-grows-a-shared-table",
+        again(one_column),
+    ),
+    "columns change at each attempt": ("retraction-tops-up-again", again(one_column)),
+    "every append is text": ("offset-keeps-the-parents-media", afterwards(JOIN, joined_as_text)),
+    "an append has the parent's columns": (
+        "offset-keeps-the-parents-media",
+        afterwards(JOIN, of_media(parents_columns)),
+    ),
+    "a delta smaller by the offset": ("offset-keeps-the-parents-media", created(after_offset)),
+    "another error in create_req": ("replace-all-changes-a-dict-in-a-loop", {CREATE: turns_that_raise}),
+    "a packed verify always raises": ("packed-columns-in-equal-shares", {COMPUTE: raises_in_its_own_words}),
+    "packed columns dealt backwards": ("packed-columns-in-equal-shares", {COMPUTE: dealt_backwards}),
+    "a drafted column one on": ("text-is-drafted-from", {COMPUTE: one_on}),
+    "stale padding one on": ("frozen-kv-padding-is-stale", afterwards(FROZEN, last_of_buffer)),
+    "one row copied": ("multi-layer-rows-are-never-copied", {MULTI_LAYER: second_row}),
+    "a member's column one on": (
+        "members-have-no-delta",
+        {f"{FORWARD}._compute_mrope_positions_decode": one_on},
+    ),
+    "a lookup past the end of everything": ("positions-pass-the-reader", {READER: looks_elsewhere}),
+}
+"""Another fault of the same look -> the known bug that it must not hide under."""

@@ -1,6 +1,7 @@
-"""The real worker over the real engine, with a fault planted in the engine for the length of a job: job "plant:NAME"
-runs with the fault of that name, job "fault:NAME" with one of `engine_faults`, and job "mend:CAUSE" with that known bug
-mended.
+"""The real worker over the real engine, with a fault planted in the engine for the length of a job.
+
+Job "plant:NAME" runs with the fault of that name, job "fault:NAME" with one of `engine_faults`, and job "mend:CAUSE"
+with that known bug mended.
 
 The faults lie where an adapter that looked away would report nothing.
 """
@@ -14,7 +15,7 @@ from typing import Any
 
 from ropecheck.adapters import protocol
 from ropecheck.adapters.sglang import jobs, mends, worker
-from tests.adapters_sglang.engine_faults import FAULTS, OTHERS
+from tests.adapters_sglang.engine_faults import FAULTS, MASKS, OTHERS
 
 Change = Callable[[Any, Any], None]
 """(the batch that the constructor is given, the model runner)."""
@@ -109,7 +110,8 @@ def changed(engine: Any, kind: str, name: str) -> contextlib.AbstractContextMana
     """The engine as the job's id wants it."""
     if kind == "plant":
         return planted(engine, name)
-    chosen = {"mend": mends.MENDS, "fault": FAULTS | OTHERS}.get(kind)
+    masks = {mask: fault for mask, (_, fault) in MASKS.items()}
+    chosen = {"mend": mends.MENDS, "fault": FAULTS | OTHERS | masks}.get(kind)
     return contextlib.nullcontext() if chosen is None else mends.changed(chosen[name])
 
 

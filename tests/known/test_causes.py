@@ -18,7 +18,7 @@ from ropecheck.conformance.known.model import bugs_of, predicted
 from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.scenario.operations import Scenario, Turn
 from ropecheck.conformance.scenarios.chosen import chosen
-from tests.adapters_sglang.engine_faults import OTHERS
+from tests.adapters_sglang.engine_faults import MASKS, OTHERS
 from tests.adapters_sglang.support import Worker
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("planted")]
@@ -93,6 +93,20 @@ def test_other_faults_in_its_place_are_new(known: Known, planted_worker: Worker)
         if None in entries_for(subject, failures, ENTRIES, predicted(planned, BUGS)):
             new.append(fault)
     assert len(new) >= 3, new
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_a_fault_of_the_same_look_is_new(name: str, planted_worker: Worker) -> None:
+    """In a witness of the bug that it looks like; and the bug itself is expected there."""
+    cause, _ = MASKS[name]
+    witnesses = {known.witness.id: scenario_of(known) for known in ENTRIES if known.entry.cause == cause}
+    new = 0
+    for subject in witnesses.values():
+        planned = plan(subject)
+        must = predicted(planned, BUGS)
+        assert None not in entries_for(subject, failures_of(planted_worker, planned), ENTRIES, must)
+        new += None in entries_for(subject, failures_of(planted_worker, planned, f"fault:{name}"), ENTRIES, must)
+    assert new
 
 
 def test_every_cause_has_a_mend() -> None:
