@@ -244,6 +244,13 @@ def searches_are_not_gathered(original: Any, coordinator: Any, *args: Any) -> An
     return "not where forwards are padded to be gathered" if require_mlp_sync() else original(coordinator, *args)
 
 
+def a_turn_takes_over(original: Any, sessions: Any, req: Any) -> None:
+    """On a decode server a turn's cache comes whole: what the turn before it left is released first."""
+    if (session := req.session) is not None and session.streaming and sessions.borrowed_slot(req) is None:
+        sessions.release_session(session.session_id)
+    original(sessions, req)
+
+
 def the_reader_grows(original: Any, embedding: Any, positions: Any, *args: Any, **kwargs: Any) -> Any:
     """The rotary embedding prepares as many positions as the table asks for."""
     if positions.numel():
@@ -278,6 +285,9 @@ MENDS: dict[str, Mend] = {
     "rows-are-promised-twice": {
         f"{ADDER}.__init__": notes_itself,
         f"{SCHEDULER}.get_num_allocatable_reqs": rows_are_promised_at_once,
+    },
+    "transferred-turn-has-a-record-too-many": {
+        "sglang.srt.session.streaming_session:StreamingSession.take": a_turn_takes_over
     },
     "padding-counts-no-beams": {
         "sglang.srt.beam_search.coordinator:BeamCoordinator.validate_and_init": searches_are_not_gathered

@@ -35,7 +35,8 @@ def refused_turn_goes_on(script: Script, failure: Failure) -> bool:
     """A turn joins a session that has another one; of a turn that raises, it brings media."""
     seen: set[int | None] = set()
     for turn in turns(script):
-        if turn.session in seen and (brings_media(turn.prompt) or "take" in failure.signature):
+        taken = "take" in failure.signature and script.server != "decode_only"  # there any second turn is
+        if turn.session in seen and (brings_media(turn.prompt) or taken):
             return True
         seen.add(turn.session)
     return False
@@ -127,6 +128,13 @@ def padding_counts_no_beams(script: Script, _: Failure) -> bool:
     return searches and "moe_dense_tp_size" in servers()[script.server].arguments
 
 
+def transferred_turn_has_a_record_too_many(script: Script, failure: Failure) -> bool:
+    """A second turn of a streaming session on a decode server."""
+    streams = {one.session for one in script.actions if isinstance(one, Open) and one.streaming}
+    sessions = [turn.session for turn in turns(script) if turn.session in streams]
+    return script.server == "decode_only" and len(sessions) > len(set(sessions)) and "take" in failure.signature
+
+
 SCRIPT_CAUSES: Mapping[str, ScriptCause] = {
     cause.__name__.replace("_", "-"): cause
     for cause in (
@@ -142,5 +150,6 @@ SCRIPT_CAUSES: Mapping[str, ScriptCause] = {
         preemption_retracts_a_search,
         rows_are_promised_twice,
         padding_counts_no_beams,
+        transferred_turn_has_a_record_too_many,
     )
 }

@@ -353,7 +353,8 @@ class Runner:
             shown[case.id] = case
             check = partial(known_list.check_difference, difference, case, target=self.engine, version=version)
             checks.setdefault(case.id, []).append(check)
-        plays = "scheduler" in header.phases or self._device in all_phases()["scheduler"].devices
+        scheduler = all_phases().get("scheduler")
+        plays = "scheduler" in header.phases or (scheduler is not None and self._device in scheduler.devices)
         witnesses = [one for one in shown.values() if self.mine(one) and (plays or not isinstance(one, Script))]
         if not witnesses:
             return

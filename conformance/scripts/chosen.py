@@ -155,12 +155,11 @@ ENDS_THE_SERVER = ("replace everything", "two turns at once", "two turns of a st
 def all_scripts() -> tuple[Script, ...]:
     """Every chosen script on every server, one server after another: a worker starts each once."""
     scripts = []
-    for server, found in servers().items():
+    for server in servers():
         scripts += [
             Script(f"{name} ({server})", server, actions)
             for name, actions in _actions().items()
-            if (name not in ENDS_THE_SERVER or server in ("plain", "overlap"))
-            and (found.sessions or not any(isinstance(action, Open) for action in actions))
+            if name not in ENDS_THE_SERVER or server in ("plain", "overlap")
         ]
         scripts.append(
             Script(

@@ -41,7 +41,6 @@ MOVES = 12
 class _Machine:
     number: Number
     family: str
-    may_open: bool = True
     reqs: list[int] = field(default_factory=list)
     sessions: dict[int, bool] = field(default_factory=dict)
     """Open sessions, and whether they stream."""
@@ -110,7 +109,7 @@ class _Machine:
 
     def move(self) -> tuple[Action, ...]:
         kinds = ["arrive"] * 4 + ["step"] * 6
-        if self.opened < 2 and self.may_open:
+        if self.opened < 2:
             kinds.append("open")
         if self.sessions:
             kinds += ["turn"] * 4 + ["close"] * (self.number(0, 3) == 0)
@@ -144,8 +143,8 @@ def drawn(number: Number, name: str = "drawn", only: Sequence[str] = ()) -> Scri
     names = list(only or servers())
     server = names[number(0, len(names) - 1)]
     family = FAMILIES[number(0, len(FAMILIES) - 1)]
-    machine = _Machine(number, family, servers()[server].sessions)
-    actions: list[Action] = [machine.arrive() if number(0, 1) or not machine.may_open else machine.open()]
+    machine = _Machine(number, family)
+    actions: list[Action] = [machine.arrive() if number(0, 1) else machine.open()]
     for _ in range(number(3, MOVES)):
         actions += machine.move()
     if not machine.reqs:

@@ -25,8 +25,6 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     environment: dict[str, str] = {}
     draft: str = ""
     """A toy draft model of the adapter's."""
-    sessions: bool = True
-    """Whether clients open sessions on it."""
     modes: tuple[str, ...] = ()
     """Forward modes that only such a server makes."""
 
