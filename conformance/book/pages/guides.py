@@ -41,6 +41,7 @@ GUIDES = {
         ("README.md", "Why, what and how, in one screen."),
         ("ARCHITECTURE.md", "What lies where, and which way imports go."),
         ("docs/matrix.md", "Rules by SGLang release."),
+        ("docs/matrix-scheduler.md", "Client scripts by SGLang release."),
         ("docs/matrix-families.md", "Prompt tables by SGLang release."),
         ("docs/strength.md", "How strong the suite is."),
         ("CHANGELOG.md", "What changed, and what a version number says."),
