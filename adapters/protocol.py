@@ -109,6 +109,8 @@ class Turn(msgspec.Struct, frozen=True, tag="turn"):
     offset: int = 0
     drop_previous_output: bool = False
     max_new_tokens: int = 1 << 20
+    bos: bool = False
+    """ids[0] is the tokenizer's start of sequence, which the session must leave out; the media's table counts it."""
 
 
 class Generate(msgspec.Struct, frozen=True, tag="generate"):

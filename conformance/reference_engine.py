@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -130,6 +131,8 @@ class ReferenceEngine:
                 self.turn_record(step.ids, None, self.nothing(), (), step.max_new_tokens), aborted=True
             )
             return
+        if step.bos:
+            step = without_start(step)
         if parent is None:
             held = self.turn_record(step.ids, step.media, self.nothing(), (), step.max_new_tokens)
         else:
@@ -294,6 +297,22 @@ def answer(job: protocol.Job, engine: ReferenceEngine) -> protocol.Answer:
         except Exception as error:  # an engine's exception is an answer, not the end of the worker
             results.append(protocol.Raised("engine", type(error).__name__, str(error), "reference"))
     return protocol.Answer(job.id, tuple(results), time.perf_counter_ns() - started, engine.forwards)
+
+
+def without_start(step: protocol.Turn) -> protocol.Turn:
+    """The turn without its start of sequence, which stands at 0: everything moves up by one."""
+    media = step.media
+    if media is not None:
+        items = tuple(
+            msgspec.structs.replace(item, start=item.start - 1, stop=item.stop - 1, more=_one_less(item.more))
+            for item in media.items
+        )
+        media = protocol.Media(tensor(decoded(media.table)[:, 1:] - 1), media.delta, items)
+    return msgspec.structs.replace(step, ids=step.ids[1:], media=media, bos=False)
+
+
+def _one_less(spans: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    return tuple((start - 1, stop - 1) for start, stop in spans)
 
 
 def tensor(array: npt.NDArray[np.generic]) -> protocol.Tensor:

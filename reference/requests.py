@@ -11,6 +11,9 @@ from msgspec.structs import replace
 from ropecheck.reference.timeline import Timeline, run_lengths, timeline
 from ropecheck.spec.history import History, OutOfDomain
 
+BOS = 1
+"""A tokenizer's start of sequence."""
+
 FIRST_TEXT_ID = 1000
 """Text and output tokens count up from here, so that no two tokens of a scenario are alike."""
 
@@ -134,6 +137,8 @@ def tokens_of(request: Request) -> int:
     return len(request.ids) + request.outputs
 
 
-def turn_line(state: State, request: Request) -> Timeline:
-    """The columns of the request's own turn alone, as a processor that sees only this turn would build them."""
-    return timeline(state.family, request.turn, len(request.turn), request.ahead)
+def turn_line(state: State, request: Request, before: History = ()) -> Timeline:
+    """The columns of the request's own turn alone, as a processor that sees only this turn would build them. before:
+    what stands before it there and is no part of it."""
+    turn = (*before, *request.turn)
+    return timeline(state.family, turn, len(turn), request.ahead)

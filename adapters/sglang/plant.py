@@ -13,9 +13,12 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
+
+from ropecheck.adapters.sglang import spoil
 
 Place = tuple[str, Callable[[], None], str]
 """Kind of edit, what makes it in the tree, and a word on it."""
@@ -30,6 +33,7 @@ _OPPOSITE: dict[type[ast.AST], type[ast.AST]] = {
     ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq,
 }
+_SPEAKS = re.compile("position|delta|lens|offset|start")
 _OTHER_CALL = {"max": "min", "min": "max", "amax": "amin", "extend": "append"}
 
 
@@ -39,6 +43,7 @@ def places(function: ast.AST) -> Iterator[Place]:
         yield from _of_operators(node)
         yield from _of_constants(node)
         yield from _of_flow(node)
+        yield from _of_values(node)
 
 
 def _of_operators(node: ast.AST) -> Iterator[Place]:
@@ -67,6 +72,32 @@ def _of_flow(node: ast.AST) -> Iterator[Place]:
             called = isinstance(line, ast.Expr) and isinstance(line.value, ast.Call)
             if stored or called:
                 yield "lost line", _dropper(block, number), f"line {line.lineno}"
+
+
+def _of_values(node: ast.AST) -> Iterator[Place]:
+    """Values whose names speak of places, what loops go over, and the names that a choice is made by."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name | ast.Attribute):
+        target = node.targets[0]
+        if _SPEAKS.search(target.id if isinstance(target, ast.Name) else target.attr):
+            for kind in spoil.VALUES:
+                yield kind, _setter(node, "value", _spoilt("value", kind, node.value)), f"line {node.lineno}"
+    if isinstance(node, ast.Return) and node.value is not None:
+        for kind in spoil.VALUES:
+            yield kind, _setter(node, "value", _spoilt("value", kind, node.value)), f"line {node.lineno}"
+    if isinstance(node, ast.For):
+        yield "first alone", _setter(node, "iter", _spoilt("first", None, node.iter)), f"line {node.lineno}"
+    for name in ast.walk(node) if isinstance(node, ast.Compare) else ():
+        if isinstance(name, ast.Constant) and isinstance(name.value, str):
+            yield "another name", _setter(name, "value", name.value + "?"), f"line {name.lineno}"
+
+
+def _spoilt(function: str, kind: str | None, value: ast.expr) -> ast.Call:
+    """A call of `spoil`, with names that no engine has."""
+    text = f"__import__({spoil.__name__!r}, fromlist=['_']).{function}({'' if kind is None else repr(kind)})"
+    call = ast.parse(text, mode="eval").body
+    assert isinstance(call, ast.Call)
+    call.args.append(value)
+    return call
 
 
 def _setter(node: ast.AST, field: str, value: Any) -> Callable[[], None]:

@@ -60,13 +60,15 @@ def submit(state: JobState, step: Submit) -> None:
     req = state.meter.call(engine.Req, rid(step.req), "", ids, params, vocab_size=VOCABULARY)
     state.reqs[step.req] = req
     if step.media is not None:
-        attach_media(state, req, step.media, recv_ids=ids)
+        attach_media(state, req, processor_output(state, step.media, ids), recv_ids=ids)
 
 
-def attach_media(state: JobState, req: Any, media: Media, recv_ids: Any) -> None:
-    """What the scheduler does with a request's multimodal inputs, in its order. recv_ids: this turn's own tokens."""
+def attach_media(state: JobState, req: Any, output: Any, recv_ids: Any) -> None:
+    """What the scheduler does with a processor's output, in its order. recv_ids: this turn's own tokens."""
     engine = state.engine
-    inputs = multimodal_inputs(state, media, recv_ids)
+    made = engine.MultimodalInputs
+    take = made.from_dict if engine.MultimodalProcessorOutput is None else made.from_processor_output
+    inputs = state.meter.call(take, output)
     if hasattr(engine.SessionController, "adjust_mm_offsets"):
         received = state.meter.call(received_input, state, req.rid, recv_ids, req.sampling_params, None)
         state.meter.call(engine.SessionController.adjust_mm_offsets, received, req, inputs)
@@ -83,8 +85,8 @@ def shift_spans(inputs: Any, before: int) -> None:
         item.offsets = [(start + before, last + before) for start, last in item.offsets]
 
 
-def multimodal_inputs(state: JobState, media: Media, recv_ids: Any) -> Any:
-    """The engine's multimodal inputs of one turn, made from a processor's output. recv_ids: the turn's tokens."""
+def processor_output(state: JobState, media: Media, recv_ids: Any) -> Any:
+    """What a processor hands over for one turn. recv_ids: the turn's tokens."""
     engine = state.engine
     items = []
     for item in media.items:
@@ -100,21 +102,19 @@ def multimodal_inputs(state: JobState, media: Media, recv_ids: Any) -> Any:
         "mrope_positions": unpack(media.table),
         "mrope_position_delta": torch.tensor([[media.delta]], dtype=torch.int64),
     }
-    if engine.MultimodalProcessorOutput is None:
-        return state.meter.call(engine.MultimodalInputs.from_dict, fields)
-    output = state.meter.call(engine.MultimodalProcessorOutput, **fields)
-    return state.meter.call(engine.MultimodalInputs.from_processor_output, output)
+    kind = engine.MultimodalProcessorOutput
+    return fields if kind is None else state.meter.call(kind, **fields)
 
 
-def received_input(state: JobState, name: str, ids: Any, params: Any, session: Any) -> Any:
-    """The tokenised request as it reaches the scheduler. session: SessionParams or None."""
+def received_input(state: JobState, name: str, ids: Any, params: Any, session: Any, media: Any = None) -> Any:
+    """The tokenised request as it reaches the scheduler. session: SessionParams. media: a processor's output."""
     return filled(
         state.engine.TokenizedGenerateReqInput,
         rid=name,
         input_text=None,
         input_ids=ids,
         input_embeds=None,
-        mm_inputs=None,
+        mm_inputs=media,
         token_type_ids=None,
         sampling_params=params,
         return_logprob=False,

@@ -6,7 +6,7 @@
 | append to | Turn.parent | `SessionParams.rid` |
 | replace, offset, drop_previous_output | the same | `SessionParams` |
 
-Faked: the tokenizer (None: there is no text to strip a first token from).
+Faked: the tokenizer (None, or a stand-in that knows its start of sequence).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from ropecheck.adapters.protocol import Open, Turn
 from ropecheck.adapters.sglang.capabilities import Absent
-from ropecheck.adapters.sglang.requests import attach_media, received_input, rid
+from ropecheck.adapters.sglang.requests import attach_media, processor_output, received_input, rid
 from ropecheck.adapters.sglang.stand_ins import VOCABULARY, StandIn
 from ropecheck.adapters.sglang.state import JobState
 
@@ -56,16 +56,17 @@ def turn(state: JobState, step: Turn) -> None:
     )
     sampling = state.meter.call(engine.SamplingParams, max_new_tokens=step.max_new_tokens)
     ids = engine.tokens(step.ids)
-    received = state.meter.call(received_input, state, rid(step.req), ids, sampling, params)
-    req = state.meter.call(session.create_req, received, *create_arguments(state))
+    output = None if step.media is None else processor_output(state, step.media, ids)
+    received = state.meter.call(received_input, state, rid(step.req), ids, sampling, params, output)
+    req = state.meter.call(session.create_req, received, *create_arguments(state, step.ids[0] if step.bos else None))
     state.reqs[step.req] = req
     refused = isinstance(req.finished_reason or getattr(req, "to_finish", None), engine.FINISH_ABORT)
-    if step.media is not None and not refused:
-        attach_media(state, req, step.media, recv_ids=received.input_ids)
+    if output is not None and not refused:
+        attach_media(state, req, output, recv_ids=received.input_ids)
 
 
-def create_arguments(state: JobState) -> tuple[Any, ...]:
-    """Tokenizer and, where the release takes it, the vocabulary size."""
+def create_arguments(state: JobState, bos: int | None) -> tuple[Any, ...]:
+    """Tokenizer and, where the release takes it, the vocabulary size. bos: the tokenizer's start of sequence."""
     if "vocab_size" in state.engine.create_req_takes:
-        return (None, VOCABULARY)
-    return (StandIn(vocab_size=VOCABULARY, bos_token_id=None),)
+        return (None if bos is None else StandIn(bos_token_id=bos), VOCABULARY)
+    return (StandIn(vocab_size=VOCABULARY, bos_token_id=bos),)

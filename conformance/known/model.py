@@ -18,7 +18,7 @@ from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import Plan, decoded
-from ropecheck.conformance.reference_engine import ReferenceEngine, answer, tensor
+from ropecheck.conformance.reference_engine import ReferenceEngine, answer, tensor, without_start
 from ropecheck.conformance.scenario.operations import Build, Operation, Retract, Rotate, Scenario, Submit, Turn
 from ropecheck.reference import compose
 from ropecheck.reference.rotary import LAYOUTS, LONGEST
@@ -29,6 +29,7 @@ FROM_T = "retraction-continues-from-t"
 AGAIN = "retraction-tops-up-again"
 SHARED = "retraction-grows-a-shared-table"
 OFFSET = "offset-keeps-the-parents-media"
+START = "a-start-of-sequence-keeps-its-column"
 REPLACE = "replace-all-changes-a-dict-in-a-loop"
 SHARES = "packed-columns-in-equal-shares"
 STALE = "frozen-kv-padding-is-stale"
@@ -42,6 +43,7 @@ BUGS: dict[str, str] = {
     AGAIN: "each time that a retracted request is considered its table gains its outputs once more",
     SHARED: "a text turn shares its parent's media inputs: a retraction of the one grows the table of both",
     OFFSET: "a turn with an offset holds its parent's table, delta and items, whatever it dropped of them",
+    START: "the start of sequence that a turn leaves out keeps its column, and the last token before gets it",
     REPLACE: "replace without a parent, in a session that has a turn, raises half-way",
     SHARES: "packed columns are dealt out as if every request had as many nodes as every other",
     STALE: "the padding of a smaller batch holds what an earlier batch of the same runner left there",
@@ -116,6 +118,8 @@ class KnownEngine(ReferenceEngine):
             raise Raises("RuntimeError", "dictionary changed size during iteration", "create_req")
         self.parents[step.req] = session.last if session.streaming else step.parent
         super().turn(step)
+        if step.bos and START not in self.bugs:
+            step = without_start(step)
         held = self.held[step.req]
         if held.aborted:
             return

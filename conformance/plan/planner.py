@@ -16,10 +16,10 @@ from ropecheck.conformance.scenario import dimensions
 from ropecheck.conformance.scenario import operations as ops
 from ropecheck.conformance.scenario.forward import KEPT, SMALL, Expected, buffer_tokens
 from ropecheck.conformance.scenario.lifecycle import Transition, apply
-from ropecheck.reference.requests import MEDIA_IDS, Request, State, tokens_of, turn_line
+from ropecheck.reference.requests import BOS, MEDIA_IDS, Request, State, tokens_of, turn_line
 from ropecheck.reference.rotary import table_of
 from ropecheck.reference.timeline import IntArray, Timeline, run_lengths
-from ropecheck.spec.history import OutOfDomain
+from ropecheck.spec.history import OutOfDomain, text
 from ropecheck.spec.modes import mode_of
 from ropecheck.spec.modes.declaration import PREFILLING
 from ropecheck.spec.rules import all_rules
@@ -247,13 +247,14 @@ class _Planner:
                     protocol.Turn(
                         session=op.session,
                         req=op.req,
-                        ids=request.turn_ids,
-                        media=_media(moved.state, request, op.items),
+                        ids=((BOS,) if op.bos else ()) + request.turn_ids,
+                        media=_media(moved.state, request, op.items, op.bos),
                         parent=op.parent,
                         replace=op.replace,
                         offset=op.offset,
                         drop_previous_output=op.drop_previous_output,
                         max_new_tokens=op.max_new_tokens,
+                        bos=op.bos,
                     )
                 ]
             case ops.Open() | ops.Finish() | ops.Abort() | ops.Retract():
@@ -371,6 +372,7 @@ def _arrivals(scenario: ops.Scenario, checks: tuple[Check, ...]) -> tuple[str, .
     for op in scenario.ops:
         if isinstance(op, ARRIVALS):
             found |= dimensions.of_media(op.prompt, op.items)
+            found |= {"turn with a start of sequence"} if getattr(op, "bos", False) else set()
     replaced: set[int | None] = set()
     for check in checks:
         op = scenario.ops[check.op]
@@ -445,14 +447,16 @@ def _prefills(op: ops.Build, part: ops.BatchPart) -> bool:
     return mode_of(part.mode or op.batch.mode).reads == PREFILLING
 
 
-def _media(state: State, request: Request, handed: str) -> protocol.Media | None:
-    """What the engine's processor would build from this turn alone. handed: how it hands its items over."""
+def _media(state: State, request: Request, handed: str, bos: bool = False) -> protocol.Media | None:
+    """What the engine's processor would build from this turn alone. handed: how it hands its items over. bos: behind a
+    start of sequence."""
     if not request.brings_media:
         return None
-    line = turn_line(state, request)
+    before = (text(1),) if bos else ()
+    line, turn = turn_line(state, request, before), (*before, *request.turn)
     items = []
     start = 0
-    for run, count in zip(request.turn, run_lengths(state.family, request.turn), strict=True):
+    for run, count in zip(turn, run_lengths(state.family, turn), strict=True):
         if not run.is_text:
             items.append(protocol.Item(run.kind, start, start + count))
         start += count

@@ -259,7 +259,7 @@ def total_lines(summary: Summary) -> list[Text]:
     rules = sum(1 for checks, _ in summary.rules.values() if checks)
     bad = summary.exit_code
     return [
-        *map(Text, dimensions.said(summary.situations)),
+        *map(Text, dimensions.said(summary.situations) if summary.header.phases != ("replay",) else ()),
         Text(
             f"{totals.scenarios} scenarios, {totals.forwards} forwards, {checked} checks of {rules} rules in "
             f"{totals.seconds:.1f} s ({totals.engine_ns / 1e9:.1f} s in the engine, {totals.workers} workers)"

@@ -64,7 +64,13 @@ ITEMS = {
 TURNS = (
     *("on another turn", "on a turn that gave no reply", "on an unknown or refused turn", "on an unfinished turn"),
     *("beside an aborted sibling", "offset in the prompt", "offset in the reply", "offset behind all"),
-    *("without the reply", "in place of all", "in place of others", "in place of others again"),
+    *(
+        "with a start of sequence",
+        "without the reply",
+        "in place of all",
+        "in place of others",
+        "in place of others again",
+    ),
 )
 
 FORWARDS = (

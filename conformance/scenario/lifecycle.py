@@ -54,7 +54,10 @@ def apply(state: State, op: Operation, build: bool = True) -> Transition:
         case Open():
             return Transition(state=turns.open_session(state, op.session, op.streaming))
         case Turn():
-            return Transition(state=turns.turn(state, _asked(op)))
+            after = turns.turn(state, _asked(op))
+            if op.bos and after.requests[op.req].parent is None:
+                raise OutOfDomain("a turn that continues nothing keeps its start of sequence")
+            return Transition(state=after)
         case Build():
             return _forward(state, op, build)
         case Accept():

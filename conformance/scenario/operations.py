@@ -47,6 +47,8 @@ class Turn(msgspec.Struct, frozen=True, tag="turn", omit_defaults=True):
     max_new_tokens: int = UNLIMITED
     items: str = ""
     """As in Submit."""
+    bos: bool = False
+    """Its client's tokenizer has put a start of sequence before it: no part of a history that goes on."""
 
 
 class Build(msgspec.Struct, frozen=True, tag="forward", omit_defaults=True):

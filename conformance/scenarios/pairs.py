@@ -160,6 +160,7 @@ def _reading(mode: Mode, batch: Batch, reads: str) -> list[int]:
 
 HOW = (
     *("append", "streaming append", "branch", "without the reply", "after an aborted one", "after a refused one"),
+    "with a start of sequence",
     *("replace a child", "replace two, one after the other", "offset in the prompt", "offset in the reply"),
 )
 """What a turn does with the one that it is on."""
@@ -203,6 +204,7 @@ def _session(*, first: str, reply: int, how: str, turn: str, items: str, read: s
         last,
         replace=how.startswith("replace"),
         drop_previous_output=how == "without the reply",
+        bos=how == "with a start of sequence",
         offset={"offset in the prompt": 1, "offset in the reply": token_count(FAMILY, FAR[first]) + 1}.get(how, 0),
     )
     ops += [last]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.routes.cases import cases as route_cases
 from ropecheck.conformance.run.ask import Asked, NoAnswer
 from ropecheck.conformance.run.session import verdict_of
+from ropecheck.conformance.scenarios import pairs
 from ropecheck.conformance.scenarios.chosen import chosen, laws
 from ropecheck.conformance.subject import CasePlan, plan_case
 from ropecheck.conformance.targets.registry import find
@@ -33,12 +34,18 @@ DRAWN = 5
 """Drawn prompts per family, beside the chosen ones."""
 
 
+SYNTAX = ("sign", "bound", "number", "call", "condition", "lost line")
+"""Kinds of edits that any function offers; others change values on their way, or what a loop goes over."""
+
+
 class Functions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Functions of one module, and how many edits of each are drawn."""
 
     module: str
     names: tuple[str, ...]
     places: int = 3
+    edits: tuple[str, ...] = SYNTAX
+    """Kinds that are drawn."""
 
 
 class Equivalent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,27 +99,27 @@ def load(path: Path = FILE) -> Faults:
         raise UsageError(f"{path.name}: {error}") from None
 
 
-def draw(counts: dict[tuple[str, str], dict[str, int]], places: dict[str, int], seed: int) -> list[Fault]:
-    """`places[function]` edits of each function, spread over the kinds. counts: what each function offers."""
+def draw(offers: Iterable[tuple[Functions, str, dict[str, int]]], seed: int) -> list[Fault]:
+    """`places` edits of each function, spread over the kinds. offers: (entry of the list, function, kind -> number)."""
     found = []
-    for (module, function), kinds in counts.items():
-        offered = [(edit, nth) for edit, many in sorted(kinds.items()) for nth in range(many)]
+    for entry, function, kinds in offers:
+        offered = [(edit, nth) for edit, many in sorted(kinds.items()) if edit in entry.edits for nth in range(many)]
         source = random.Random(f"{function} {seed}")
         source.shuffle(offered)
         taken: list[tuple[str, int]] = []
         for edit, nth in offered:  # a kind that is not there yet goes first
-            if len(taken) < places[function] and edit not in {kind for kind, _ in taken}:
+            if len(taken) < entry.places and edit not in {kind for kind, _ in taken}:
                 taken.append((edit, nth))
         for one in offered:
-            if len(taken) < places[function] and one not in taken:
+            if len(taken) < entry.places and one not in taken:
                 taken.append(one)
-        found += [Fault(module, function, edit, nth) for edit, nth in taken]
+        found += [Fault(entry.module, function, edit, nth) for edit, nth in taken]
     return found
 
 
 def plans(engine: str) -> list[Plan | CasePlan]:
     """What a default run sends on a CPU, without the walk up to a bound and the random draws: they come after these."""
-    scenarios: list[Plan | CasePlan] = [plan(one, "cpu") for one in (*chosen(), *laws.scenarios())]
+    scenarios: list[Plan | CasePlan] = [plan(one, "cpu") for one in (*chosen(), *laws.scenarios(), *pairs.scenarios())]
     cases = {case.id: case for case in (*route_cases(engine), *all_cases(engine, 0, DRAWN))}
     return [*scenarios, *(plan_case(case) for case in cases.values())]
 
@@ -131,14 +138,14 @@ class Scorer:
             for name in {called for step in answer.traced for called in step}:
                 self._calls.setdefault(_place(name), []).append(one)
 
-    def functions(self, faults: Faults) -> dict[tuple[str, str], dict[str, int]]:
+    def offers(self, faults: Faults) -> list[tuple[Functions, str, dict[str, int]]]:
         """What edits the listed functions offer in this release."""
-        found = {}
+        found = []
         for one in faults.function:
             for name in one.names:
                 counts = self._asked.plant(protocol.Plant(one.module, name, count=True)).counts
                 if counts:
-                    found[one.module, name] = counts
+                    found.append((one, name, counts))
         return found
 
     def score(self, fault: Fault, equivalent: str = "") -> Scored:
@@ -189,12 +196,11 @@ def _declined(outcome: Outcome) -> set[str]:
 def score(target: str, out: Path, seed: int = 0, most: int | None = None) -> Iterator[Scored]:
     """Every fault of the list, one after the other. Raises GaveUp when the worker does not start."""
     faults = load()
-    places = {name: one.places for one in faults.function for name in one.names}
     argued = {(one.function, one.edit, one.nth): one.reason for one in faults.equivalent}
     try:
         with Asked(find(target, "cpu"), "cpu", out / "engine-score.log") as asked:
             scorer = Scorer(asked)
-            drawn = draw(scorer.functions(faults), places, seed)
+            drawn = draw(scorer.offers(faults), seed)
             for fault in drawn[:most]:
                 yield scorer.score(fault, argued.get((fault.function, fault.edit, fault.nth), ""))
     except NoAnswer as error:

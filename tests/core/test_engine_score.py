@@ -9,9 +9,19 @@ from typing import Any
 
 import pytest
 
-from ropecheck.adapters.sglang import plant
+from ropecheck.adapters.sglang import plant, spoil
 from ropecheck.conformance.errors import UsageError
-from ropecheck.conformance.selftest.engine_score import Fault, Scored, draw, exit_code, line, load, summary
+from ropecheck.conformance.selftest.engine_score import (
+    SYNTAX,
+    Fault,
+    Functions,
+    Scored,
+    draw,
+    exit_code,
+    line,
+    load,
+    summary,
+)
 
 SOURCE = """
 class Table:
@@ -26,6 +36,13 @@ class Table:
 
 def total(values):
     return sum(value + 1 for value in values)
+
+
+def named(name, values):
+    found = 0
+    for value in values:
+        found += value
+    return found if name in ("a", "b") else 0
 """
 
 
@@ -40,13 +57,16 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_places_are_counted_by_kind(engine: Any) -> None:
-    assert plant.count("toy_engine", "Table.last") == {
+    counts = plant.count("toy_engine", "Table.last")
+    assert {kind: counts[kind] for kind in SYNTAX if kind in counts} == {
         "condition": 1,
         "bound": 1,
         "number": 2,
         "sign": 1,
         "lost line": 1,
     }
+    assert all(counts[kind] == 1 for kind in spoil.VALUES)  # of what it returns
+    assert "first alone" not in counts and "another name" not in counts
     assert plant.count("toy_engine", "Table.first") == plant.count("no_engine", "f") == {}
 
 
@@ -63,6 +83,34 @@ def test_an_edit_is_made_and_taken_back(engine: Any, edit: str, nth: int, answer
     assert engine.Table().last(5) == 4
 
 
+@pytest.mark.parametrize(
+    ("kind", "before", "after"),
+    [
+        ("through int16", [32767, 32768], [32767, -32768]),
+        ("through float16", [2047, 2049], [2047, 2048]),
+        ("through float32", [(1 << 24) - 1, (1 << 24) + 1], [(1 << 24) - 1, 1 << 24]),
+        ("clamp at 4095", [4095, 4096], [4095, 4095]),
+        ("clamp at 32767", [32767, 32768], [32767, 32767]),
+        ("above 0 lost", [-3, 0, 5], [-3, 0, 0]),
+        ("ninth as eighth", [*range(8), 8, 9], [*range(8), 7, 9]),
+    ],
+)
+def test_what_an_edit_does_to_a_value(kind: str, before: list[int], after: list[int]) -> None:
+    torch = pytest.importorskip("torch")
+    assert spoil.value(kind, torch.tensor(before)).tolist() == spoil.value(kind, before) == after
+    (held,) = spoil.value(kind, (torch.tensor(before),))
+    assert held.tolist() == after
+    assert spoil.value(kind, ["a"]) == ["a"] and spoil.value(kind, torch.tensor([0.5])).tolist() == [0.5]
+
+
+def test_a_loop_that_ends_after_the_first_and_a_name_that_is_not_known(engine: Any) -> None:
+    assert engine.named("b", [1, 2]) == 3 and engine.named("c", [1, 2]) == 0
+    plant.plant("toy_engine", "named", "first alone", 0)
+    assert engine.named("b", [1, 2]) == 1
+    plant.plant("toy_engine", "named", "another name", 1)
+    assert engine.named("b", [1, 2]) == 0 and engine.named("a", [1, 2]) == 3
+
+
 def test_one_edit_at_a_time(engine: Any) -> None:
     plant.plant("toy_engine", "Table.last", "sign", 0)
     plant.plant("toy_engine", "total", "number", 0)
@@ -73,9 +121,10 @@ def test_one_edit_at_a_time(engine: Any) -> None:
 
 
 def test_a_seed_is_one_set_spread_over_kinds() -> None:
-    counts = {("m", "f"): {"sign": 5, "number": 9, "bound": 1}, ("m", "g"): {"call": 1}}
-    drawn = draw(counts, {"f": 3, "g": 3}, 0)
-    assert drawn == draw(counts, {"f": 3, "g": 3}, 0) and len(drawn) == 4
+    entry = Functions("m", ("f", "g"))
+    offers = [(entry, "f", {"sign": 5, "number": 9, "bound": 1, "through int16": 9}), (entry, "g", {"call": 1})]
+    drawn = draw(offers, 0)
+    assert drawn == draw(offers, 0) and len(drawn) == 4
     assert {one.edit for one in drawn if one.function == "f"} == {"sign", "number", "bound"}
     assert len({one.name for one in drawn}) == 4
 

@@ -114,6 +114,18 @@ def _appends() -> Iterator[Scenario]:
         turn(2, SECOND["image"], 1),
         answer(2),
     )
+    for name, reply in (("a picture", 0), ("a reply", 1)):
+        yield scenario(
+            f"session, a start of sequence behind {name}",
+            "A tokenizer puts it before every turn; it is no part of a history that goes on.",
+            Open(0),
+            Turn(0, 0, FIRST["image last"], max_new_tokens=reply),
+            prefill(0),
+            Finish(0),
+            Turn(0, 1, SECOND["image"], 0, bos=True),
+            prefill(1),
+            decode((1,)),
+        )
     yield scenario(
         "session, reply cut to its limit",
         "Only output_ids[:max_new_tokens] is part of the history.",
