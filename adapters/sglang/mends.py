@@ -38,6 +38,7 @@ BEAMS = "sglang.srt.beam_search.batch_tail"
 TOP_UP = "sglang.srt.managers.mm_utils:extend_mrope_positions_for_retracted_request"
 NEXT_ROUND = f"{BATCH}:Req.init_next_round_input"
 CREATE = f"{SESSION}:Session.create_req"
+STRIP = f"{SESSION}:Session._strip_bos_token"
 COMPUTE = "sglang.srt.model_executor.forward_batch_info:ForwardBatch.compute_spec_mrope_positions"
 FROZEN = f"{SPECULATIVE}frozen_kv_mtp_cuda_graph_runner:FrozenKVMTPCudaGraphRunner.execute"
 MULTI_LAYER = (
@@ -94,6 +95,15 @@ def cut(inputs: Any, tokens: int) -> Any:
         delta = (table.max() + 1 - tokens).reshape(1, 1)
     fields = {"mrope_positions": table, "mrope_position_delta": delta, "mrope_position_delta_repeated_cache": None}
     return dataclasses.replace(inputs, mm_items=items, **fields)
+
+
+def its_column_leaves_too(original: Any, session: Any, turn: Any, tokenizer: Any) -> None:
+    """The table of a turn whose start of sequence is left out has no column for it."""
+    tokens = len(turn.input_ids)
+    original(turn, tokenizer)
+    media = turn.mm_inputs
+    if media and len(turn.input_ids) < tokens and media.mrope_positions is not None:
+        media.mrope_positions = media.mrope_positions[:, 1:] - 1
 
 
 def cleared_beforehand(original: Any, session: Any, turn: Any, *args: Any, **kwargs: Any) -> Any:
@@ -272,6 +282,7 @@ MENDS: dict[str, Mend] = {
     "retraction-tops-up-again": {NEXT_ROUND: topped_up_once},
     "retraction-grows-a-shared-table": {NEXT_ROUND: a_table_of_its_own},
     "offset-keeps-the-parents-media": {CREATE: cut_with_the_tokens},
+    "a-start-of-sequence-keeps-its-column": {STRIP: its_column_leaves_too},
     "replace-all-changes-a-dict-in-a-loop": {CREATE: cleared_beforehand},
     "packed-columns-in-equal-shares": {COMPUTE: columns_by_their_owner},
     "frozen-kv-padding-is-stale": {FROZEN: rows_are_zeroed_too},

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ropecheck.adapters import protocol
+from ropecheck.conformance.plan.planner import plan
 from ropecheck.conformance.scenario.lifecycle import apply
-from ropecheck.conformance.scenario.operations import Accept, Finish, Open, Operation, Retract, Submit, Turn
+from ropecheck.conformance.scenario.operations import Accept, Finish, Open, Operation, Retract, Scenario, Submit, Turn
 from ropecheck.conformance.scenario.words import decode, draft, draft_extend, extend, mixed, verify, window
-from ropecheck.reference.requests import State
+from ropecheck.reference.requests import BOS, State
 from ropecheck.spec.history import OutOfDomain, image, text, video
 
 
@@ -77,6 +79,24 @@ def test_a_long_recording_ends_far_away() -> None:
     state = apply(State(family="qwen2_5_vl"), Submit(0, (text(2), video(384, 2, 2, 187.5), text(3)))).state
     line = state.requests[0].line
     assert int(line.table.max()) == 143_630 and line.delta == 143_242
+
+
+def test_a_start_of_sequence_is_no_part_of_a_history_that_goes_on() -> None:
+    """Two tokens of an image, then a start of sequence and an image of one: (0, 0, 0), (0, 0, 1), (2, 2, 2)."""
+    start = (Open(0), Turn(0, 0, (image(1, 2, 4),), max_new_tokens=0), extend((window(0),)), Finish(0))
+    second = Turn(0, 1, (image(1, 2, 2),), parent=0, bos=True)
+    assert read("qwen2_vl", *start, second, extend((window(1),)))[-1].T.tolist() == [[0, 0, 0], [0, 0, 1], [2, 2, 2]]
+    sent = next(
+        step
+        for step in plan(Scenario("", (*start, second, extend((window(1),))))).job.steps
+        if isinstance(step, protocol.Turn) and step.bos
+    )
+    assert (
+        len(sent.ids) == 2 and sent.ids[0] == BOS and sent.media is not None and sent.media.items[0].spans == ((1, 2),)
+    )
+    assert sent.media.table.shape == (3, 2)  # the processor has seen the start of sequence
+    with pytest.raises(OutOfDomain, match="continues nothing"):
+        read("qwen2_vl", Open(0), Turn(0, 0, (text(1),), bos=True))
 
 
 WRITTEN = (Submit(0, (text(1), image(1, 1, 2), text(1)), ahead=(image(1, 2, 1), text(1))), extend((window(0),)))
