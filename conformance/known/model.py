@@ -308,7 +308,8 @@ def _touches(op: Operation, bugs: frozenset[str]) -> bool:
         case Retract():
             return not bugs.isdisjoint((FROM_T, AGAIN, SHARED))
         case Turn():
-            return (bool(op.offset) and OFFSET in bugs) or (op.replace and op.parent is None and REPLACE in bugs)
+            afresh = op.replace and op.parent is None
+            return any(so and bug in bugs for so, bug in ((op.offset, OFFSET), (afresh, REPLACE), (op.bos, START)))
         case Build():
             return SHOWN_IN.get(op.batch.mode) in bugs or SHOWN_IN.get(op.buffer) in bugs
         case Rotate():

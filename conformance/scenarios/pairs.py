@@ -42,18 +42,18 @@ NEAR_LAST = float((LAST - 15) / 2)
 
 FAR: Mapping[str, History] = {
     "near": (text(2), image(1, 4, 6), text(2)),
-    "300 words": (text(300), image(1, 4, 6), text(2)),
-    "4,200 words": (text(4200), image(1, 4, 6), text(2)),
+    "301 words": (text(301), image(1, 4, 6), text(2)),
+    "4,201 words": (text(4201), image(1, 4, 6), text(2)),
     "a slow clip": (text(1), video(2, 2, 2, 2.75), text(1)),
     "a long recording": (text(2), video(384, 2, 2, 187.5), text(3)),
     "a month's clip": (text(1), video(2, 2, 2, 1e7), text(1)),
     "the last columns": (text(1), video(2, 2, 2, NEAR_LAST - 100), text(1)),
 }
-"""Prompts by what is large in them."""
+"""Prompts by what is large in them. Odd numbers: a float that rounds to even ones is seen."""
 
 ELEPHANTS: Mapping[str, History] = {
-    "33,000 words": (text(33_000), image(1, 4, 6), text(2)),
-    "70,000 words": (text(70_000), image(1, 4, 6), text(2)),
+    "33,001 words": (text(33_001), image(1, 4, 6), text(2)),
+    "70,001 words": (text(70_001), image(1, 4, 6), text(2)),
     "a picture of 67,600 tokens": (text(1), image(1, 520, 520), text(1)),
 }
 """Large in tokens, not only in positions: a second each, so each is seen in two modes alone."""
@@ -226,7 +226,7 @@ def _session(*, first: str, reply: int, how: str, turn: str, items: str, read: s
 
 def _elephants() -> Iterator[Scenario]:
     beside = BESIDE["text"]
-    for name, prompt in ELEPHANTS.items():
+    for name, prompt in (*ELEPHANTS.items(), ("70,001 words alone", (text(70_001),))):
         ops = (*running(prompt, beside), decode((0, 1)), verify((0, 1), (chain(3), chain(3)), path="direct"))
         yield _scenario(name, "Indices past 15 and 16 bits.", *ops)
 
