@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
 
 from ropecheck.spec.families import family as find_family
-from ropecheck.spec.history import Delta, History, delta_of, length, prompt_table
+from ropecheck.spec.history import Delta, History, Run, delta_of, length, prompt_table
 from ropecheck.spec.views import Place
 
 LOOKAHEAD = 64
@@ -84,6 +85,13 @@ def run_lengths(family: str, history: History) -> tuple[int, ...]:
     """Tokens of each run of a history."""
     rule = find_family(family)
     return tuple(length(rule, (run,)) for run in history)
+
+
+@lru_cache(maxsize=4096)
+def laid(family: str, history: History) -> tuple[tuple[Run, int, int], ...]:
+    """Every run of a history with its half-open range of tokens."""
+    sizes = run_lengths(family, history)
+    return tuple((run, stop - size, stop) for run, size, stop in zip(history, sizes, accumulate(sizes), strict=True))
 
 
 def token_count(family: str, history: History) -> int:

@@ -8,7 +8,7 @@ from ropecheck.conformance.cards.card import ItemLine, OperationLine, RequestLin
 from ropecheck.conformance.scenario import operations as ops
 from ropecheck.conformance.scenario.lifecycle import apply
 from ropecheck.reference.requests import Request, State
-from ropecheck.reference.timeline import run_lengths
+from ropecheck.reference.timeline import laid
 from ropecheck.spec.history import History, OutOfDomain, Run
 
 NO_FORWARD = ("submit", "open", "turn", "accept", "retract", "reschedule", "finish", "abort")
@@ -132,15 +132,14 @@ def request_lines(state: State) -> tuple[RequestLine, ...]:
 def _request(state: State, request: Request) -> RequestLine:
     line = request.line
     items = []
-    start = 0
-    for run, count in zip(request.prompt, run_lengths(state.family, request.prompt), strict=True):
+    for run, start, stop in laid(state.family, request.prompt):
+        count = stop - start
         if run.grid is not None and run.kept is None and count <= MOST_TOKENS:
-            columns = tuple(map(tuple, line.table[:, start : start + count].T.tolist()))
+            columns = tuple(map(tuple, line.table[:, start:stop].T.tolist()))
             frames = run.grid[0]
             frame = columns[: count // frames] if frames and not count % frames else ()
             lines = len({column[1] for column in frame})
             items.append(ItemLine(kind=run.kind, start=start, frames=frames, lines=lines, columns=columns))
-        start += count
     return RequestLine(
         request=request.req,
         prompt=prompt_words(request.prompt),
@@ -158,12 +157,10 @@ def token_words(state: State, request: int, index: int) -> str:
     found = state.requests.get(request)
     if found is None or index < 0:
         return ""
-    start = 0
-    for run, count in zip(found.prompt, run_lengths(state.family, found.prompt), strict=True):
-        if index < start + count:
-            kind = "text" if run.is_text else f"{run.kind} token {index - start} of {count}"
+    for run, start, stop in laid(state.family, found.prompt):
+        if index < stop:
+            kind = "text" if run.is_text else f"{run.kind} token {index - start} of {stop - start}"
             return f"index {index}, {kind}"
-        start += count
-    generated = index - start
+    generated = index - len(found.ids)
     kind = f"output {generated}" if generated < found.outputs else "behind the text so far"
     return f"index {index}, {kind}"

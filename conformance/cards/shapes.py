@@ -294,8 +294,8 @@ PLACES_OF: dict[str, str] = {
 
 
 def shape(signature: str) -> Shape | None:
-    """What is known of a signature; None when it has no description."""
-    found = SHAPES.get(signature)
+    """What is known of a signature; None when it has no description. What stands in brackets behind it says where."""
+    found = SHAPES.get(signature.partition(" (")[0])
     if found is not None:
         return found
     return next((one for start, one in STARTS.items() if signature.startswith(start)), None)

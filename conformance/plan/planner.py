@@ -18,7 +18,7 @@ from ropecheck.conformance.scenario.forward import KEPT, SMALL, Expected, buffer
 from ropecheck.conformance.scenario.lifecycle import Transition, apply
 from ropecheck.reference.requests import BOS, MEDIA_IDS, Request, State, tokens_of, turn_line
 from ropecheck.reference.rotary import table_of
-from ropecheck.reference.timeline import IntArray, Timeline, run_lengths
+from ropecheck.reference.timeline import IntArray, Timeline, laid
 from ropecheck.spec.history import OutOfDomain, text
 from ropecheck.spec.modes import mode_of
 from ropecheck.spec.modes.declaration import PREFILLING
@@ -453,13 +453,8 @@ def _media(state: State, request: Request, handed: str, bos: bool = False) -> pr
     if not request.brings_media:
         return None
     before = (text(1),) if bos else ()
-    line, turn = turn_line(state, request, before), (*before, *request.turn)
-    items = []
-    start = 0
-    for run, count in zip(turn, run_lengths(state.family, turn), strict=True):
-        if not run.is_text:
-            items.append(protocol.Item(run.kind, start, start + count))
-        start += count
+    line, runs = turn_line(state, request, before), laid(state.family, (*before, *request.turn))
+    items = [protocol.Item(run.kind, start, stop) for run, start, stop in runs if not run.is_text]
     table = protocol.Tensor("int64", tuple(line.table.shape), line.table.tobytes())
     return protocol.Media(table, line.delta, _handed(items, handed))
 
@@ -478,16 +473,11 @@ def _handed(items: list[protocol.Item], how: str) -> tuple[protocol.Item, ...]:
 
 
 def _expected_state(state: State, request: Request, parent: Timeline | None, scheduled: bool) -> ExpectedState:
-    spans = []
-    start = 0
-    for run, count in zip(request.prompt, run_lengths(state.family, request.prompt), strict=True):
-        if not run.is_text:
-            spans.append((start, start + count))
-        start += count
+    spans = tuple((start, stop) for run, start, stop in laid(state.family, request.prompt) if not run.is_text)
     media = set(MEDIA_IDS.values())
     mask = tuple(token in media for token in request.ids)
     small = tokens_of(request) <= SMALL
-    return ExpectedState(request, request.line, mask, tuple(spans), parent, scheduled, small)
+    return ExpectedState(request, request.line, mask, spans, parent, scheduled, small)
 
 
 def _message(op: ops.Build, expected: Expected, repeat: bool) -> protocol.Forward:

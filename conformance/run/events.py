@@ -231,11 +231,6 @@ class Summary:
         return [finding for finding in self.findings if finding.unexpected]
 
     @property
-    def expected_findings(self) -> list[Finding]:
-        """Findings that the list expects."""
-        return [finding for finding in self.findings if not finding.unexpected]
-
-    @property
     def broken_entries(self) -> list[Check]:
         """Entries that fail the run."""
         return [check for check in self.known if check.state in BROKEN]

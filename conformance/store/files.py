@@ -135,11 +135,6 @@ def reserved(out: Path) -> Iterator[Callable[[], None]]:
         path.unlink(missing_ok=True)
 
 
-def read_scenario(path: Path) -> Scenario:
-    """A scenario file, or a stored failure's scenario. Raises UsageError naming file and field."""
-    return read_stored(path).scenario
-
-
 def read_stored(path: Path) -> Stored:
     """A stored failure; a bare scenario file counts as one without target and failures.
 

@@ -76,11 +76,6 @@ def check_lines(lines: Iterable[bytes], name: str = "trace", prefix: str = "", k
     return checked
 
 
-def check_file(path: Path) -> Checked:
-    """Judge a file. Raises UsageError naming file and line."""
-    return check_files((path,))
-
-
 def check_files(paths: Sequence[Path], prefix: str = "", kind: Kind = BY_KEY) -> Checked:
     """Judge the parts of one stream, in order. Raises UsageError naming file and line."""
     return check_lines(chain.from_iterable(map(_lines, paths)), str(paths[0]), prefix, kind)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from ropecheck.conformance.campaign.blocks import Block, Plan
 from ropecheck.conformance.campaign.driver import Driver, Lost
-from ropecheck.conformance.campaign.here import Here
 from ropecheck.conformance.campaign.ledger import Ledger
 from ropecheck.conformance.campaign.station import Done, Station, identity
 from ropecheck.conformance.report.json_file import Report
 from ropecheck.conformance.results.read import read
+from tests.campaign.here import Here
 from tests.campaign.planted import FAULTY
 from tests.results.support import timeless
 

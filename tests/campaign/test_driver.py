@@ -10,7 +10,6 @@ import pytest
 
 from ropecheck.conformance.campaign.blocks import Plan, blocks
 from ropecheck.conformance.campaign.driver import DEPTH, LOSSES, TRIES, Crew, Driver, Lost
-from ropecheck.conformance.campaign.here import Here
 from ropecheck.conformance.campaign.ledger import KEPT_POINTS, Ledger
 from ropecheck.conformance.campaign.station import Done, Station, identity
 from ropecheck.conformance.corpus.store import Corpus
@@ -18,6 +17,7 @@ from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.report.json_file import FindingReport, Report
 from ropecheck.conformance.results.merge import merge
 from ropecheck.conformance.scenarios.random import random_scenarios
+from tests.campaign.here import Here
 from tests.campaign.planted import DEAD, FAULTY
 from tests.campaign.support import BLOCKS, PLAN, Scripted, merged, run_here, timeless
 

@@ -14,7 +14,7 @@ from ropecheck.adapters import protocol
 from ropecheck.conformance.plan.planner import Plan, StateCheck, TableCheck
 from ropecheck.conformance.plan.rotary import RotaryCheck
 from ropecheck.conformance.scenario.operations import Rotate
-from ropecheck.conformance.selftest.silence import Change, changes, noticed
+from tests.meta.silence import Change, changes, noticed
 from tests.meta.support import answered, plans
 
 EVERY = 12

@@ -11,7 +11,7 @@ import pytest
 from ropecheck.adapters import events
 from ropecheck.adapters.events import Arrive, Close, Died, Event, Forward, Header, Open, Output, Rest, Retract, Run
 from ropecheck.conformance.errors import UsageError
-from ropecheck.conformance.trace.check import Checked, check_file, check_lines
+from ropecheck.conformance.trace.check import Checked, check_files, check_lines
 from ropecheck.conformance.trace.judge import Judge
 from ropecheck.spec.modes import all_modes
 
@@ -230,11 +230,11 @@ def test_a_torn_last_line_is_normal_and_any_other_is_named(tmp_path: Path) -> No
     whole = b"".join(events.line(event) for event in (Header(events.VERSION, "qwen2_vl"), *RIGHT))
     file = tmp_path / "trace.ndjson"
     file.write_bytes(whole[:-20])
-    assert check_file(file).torn
+    assert check_files((file,)).torn
     lines = whole.splitlines(keepends=True)
     file.write_bytes(b"".join([*lines[:2], b'{"type": "forward", "mode\n', *lines[2:]]))
     with pytest.raises(UsageError, match=r"trace\.ndjson:3"):
-        check_file(file)
+        check_files((file,))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_what_is_no_trace_gets_one_line(tmp_path: Path, content: bytes, says: st
     file = tmp_path / "t.ndjson"
     file.write_bytes(content)
     with pytest.raises(UsageError, match=says):
-        check_file(file)
+        check_files((file,))
 
 
 def test_every_mode_that_the_trace_names_is_declared() -> None:

@@ -20,11 +20,12 @@ from ropecheck.conformance.families.case import NAMES, NOT_COVERED, TARGETS, Cas
 from ropecheck.conformance.families.cases import chosen
 from ropecheck.conformance.families.files import described
 from ropecheck.reference.blocks import Table
+from ropecheck.reference.timeline import laid
 from ropecheck.spec import families as declared
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.families.declaration import MediaFamily
 from ropecheck.spec.families.rules import FOUR_AXES
-from ropecheck.spec.history import History, Run, run_length
+from ropecheck.spec.history import History, Run
 from ropecheck.spec.views import AXES
 
 PLAIN = ("name", "source", "axes", "kinds")
@@ -123,16 +124,13 @@ def drawn(family: MediaFamily, case: Case) -> tuple[str, str, int, Markup, list[
 def grids(family: MediaFamily, history: History, table: Table) -> list[Markup]:
     """The pictures and frames of a history drawn; "" where an item is no grid of tokens."""
     found = []
-    start = 0
-    for run in history:
-        count = run_length(family, run)
-        columns = tuple(map(tuple, table[:, start : start + count].T.tolist()))
+    for run, start, stop in laid(family.name, history):
+        columns = tuple(map(tuple, table[:, start:stop].T.tolist()))
         if lines := lines_of(run, columns):
             item = figures.Grid(
                 name=f"{run.kind} at {start}", first=start, frames=frames_of(run, family), lines=lines, columns=columns
             )
             found.append(figures.grid(item))
-        start += count
     return [one for one in found if one]
 
 
