@@ -15,6 +15,7 @@ from typing import Any
 
 from ropecheck.adapters import protocol
 from ropecheck.adapters.sglang import jobs, mends, worker
+from tests.adapters_sglang import family_faults
 from tests.adapters_sglang.engine_faults import FAULTS, MASKS, OTHERS
 
 Change = Callable[[Any, Any], None]
@@ -110,7 +111,7 @@ def changed(engine: Any, kind: str, name: str) -> contextlib.AbstractContextMana
     """The engine as the job's id wants it."""
     if kind == "plant":
         return planted(engine, name)
-    masks = {mask: fault for mask, (_, fault) in MASKS.items()}
+    masks = {name: fault for name, (_, fault) in (*MASKS.items(), *family_faults.FAULTS.items())}
     chosen = {"mend": mends.MENDS, "fault": FAULTS | OTHERS | masks}.get(kind)
     return contextlib.nullcontext() if chosen is None else mends.changed(chosen[name])
 
