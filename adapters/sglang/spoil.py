@@ -41,14 +41,15 @@ VALUES: dict[str, Callable[[Any], Any]] = {
     "above 0 lost": lambda tensor: tensor.clamp(max=0),
     "ninth as eighth": _ninth,
 }
-"""Kind of edit -> what becomes of a tensor of whole numbers, or of a list of them."""
+"""Kind of edit -> what becomes of a tensor of numbers, or of a list of whole ones."""
 
 
 def value(kind: str, found: Any) -> Any:
-    """The value with the edit; what holds no whole numbers as it is."""
+    """The value with the edit; what holds no numbers as it is."""
     torch = _torch()
     if isinstance(found, torch.Tensor):
-        return found if found.is_floating_point() or found.dtype == torch.bool else VALUES[kind](found)
+        cut = found.is_floating_point() and kind == "through int16"  # it would lose fractions, which no small value has
+        return found if cut or found.dtype == torch.bool else VALUES[kind](found)
     if type(found) is int:
         return int(VALUES[kind](torch.tensor([found]))[0])
     if isinstance(found, list) and found and all(type(one) is int for one in found):

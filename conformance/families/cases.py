@@ -115,6 +115,7 @@ def _images(family: str) -> list[Case]:
         case("many images", (*(s for i in range(8) for s in (words(i), picture(2 + 2 * (i % 3), 4))), words(1))),
         case("a large picture", (words(2), picture(132, 132), words(2))),
         *([case("a picture far behind", (words(FAR), picture(4, 6), words(2)))] if family in FAR_FAMILIES else ()),
+        *([case("text only, far", (words(FAR + 1),))] if family in FAR_FAMILIES else ()),
         case("left-padded batch", one, (words(1), picture(2, 2), words(1)), (words(4),)),
     ]
 

@@ -133,6 +133,8 @@ def signature(case: Case, right: Table, got: Array | None, number: int, column: 
     shift = np.asarray(got[:, column], dtype=np.float64) - right[:, column]
     if not inside and any(one != other for one, other in pairwise(got[:, column].tolist())):
         return "rows differ"
+    if not np.isfinite(np.asarray(got[:, column], dtype=np.float64)).all():
+        return f"{place} at no number"
     if (np.asarray(got[:, column]) % 1 != 0).any():
         return f"{place} between positions"
     if inside and shift[1:].any():
@@ -217,8 +219,9 @@ def _number(value: int | float) -> int | float:
 
 
 def _view(table: Array | None, columns: int | None) -> TableView | None:
-    """Fractions are cut off; the difference has them."""
+    """Fractions are cut off, and what is no number is -1; the difference has them."""
     if table is None or columns is None:
         return None
-    rows = tuple(tuple(int(value) for value in row[:columns]) for row in table)
+    shown = np.nan_to_num(np.asarray(table[:, :columns], dtype=np.float64), nan=-1, posinf=-1, neginf=-1)
+    rows = tuple(tuple(map(int, row)) for row in shown)
     return TableView(None, rows, axes=FOUR_AXES if len(rows) == 4 else ())

@@ -100,7 +100,8 @@ def test_what_an_edit_does_to_a_value(kind: str, before: list[int], after: list[
     assert spoil.value(kind, torch.tensor(before)).tolist() == spoil.value(kind, before) == after
     (held,) = spoil.value(kind, (torch.tensor(before),))
     assert held.tolist() == after
-    assert spoil.value(kind, ["a"]) == ["a"] and spoil.value(kind, torch.tensor([0.5])).tolist() == [0.5]
+    assert spoil.value(kind, ["a"]) == ["a"] and spoil.value(kind, torch.tensor([True])).tolist() == [True]
+    assert spoil.value(kind, torch.tensor([-0.5])).tolist() == [-0.5]
 
 
 def test_a_loop_that_ends_after_the_first_and_a_name_that_is_not_known(engine: Any) -> None:

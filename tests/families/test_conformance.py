@@ -252,3 +252,13 @@ def test_layout_refusals() -> None:
     with pytest.raises(OutOfDomain, match="smell"):
         lay_out("qwen2_vl", (Segment(kind="smell"),))
     assert expected(ONE).deltas == (-3,)
+
+
+def test_a_table_that_holds_no_numbers_is_a_failure_and_no_end_of_the_judge() -> None:
+    """A float16 on the way: what is too large for it is infinite."""
+    case = next(one for one in chosen("qwen2_vl") if one.name.endswith("one image"))
+    must = expected(case)
+    table = must.tables[0].astype(np.float64)[:, None, :]
+    table[:, 0, -1] = np.inf
+    failures = judge(case, PromptTables(tensor(table), tensor(np.array([[must.deltas[0]]])))).failures
+    assert "text at no number" in {failure.signature for failure in failures}
