@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from ropecheck.conformance.scenarios.random import random_scenarios, stateful_scenarios
+from ropecheck.conformance.scripts.draws import random_scripts
 
 COUNT = 60
 
@@ -17,9 +18,16 @@ import importlib, sys
 for name in sys.argv[2:]:
     importlib.import_module(name)
 from ropecheck.conformance.scenarios import random
-for scenario in getattr(random, sys.argv[1])(0, {COUNT}):
-    print(scenario.id)
+from ropecheck.conformance.scripts.draws import random_scripts
+for made in {{"random_scripts": random_scripts, **vars(random)}}[sys.argv[1]](0, {COUNT}):
+    print(made.id)
 """
+
+MAKERS = {
+    "random_scenarios": random_scenarios,
+    "stateful_scenarios": stateful_scenarios,
+    "random_scripts": random_scripts,
+}
 
 LOCAL = (
     "ropecheck.conformance.scenarios.chosen",
@@ -36,22 +44,21 @@ def _ids(maker: str, *modules: str, hash_seed: str = "0") -> list[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
 
 
-@pytest.mark.parametrize("maker", ["random_scenarios", "stateful_scenarios"])
+@pytest.mark.parametrize("maker", MAKERS)
 def test_a_seed_is_one_set_whatever_is_imported(maker: str) -> None:
     alone = _ids(maker)
     assert _ids(maker, *LOCAL, hash_seed="1") == alone
-    here = {"random_scenarios": random_scenarios, "stateful_scenarios": stateful_scenarios}[maker]
-    assert [scenario.id for scenario in here(0, COUNT)] == alone
+    assert [made.id for made in MAKERS[maker](0, COUNT)] == alone  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("make", [random_scenarios, stateful_scenarios])
+@pytest.mark.parametrize("make", MAKERS.values())
 def test_as_many_different_ones_as_asked_for(make: object) -> None:
     assert callable(make)
     scenarios = list(make(0, 120))
     assert len(scenarios) == len({scenario.id for scenario in scenarios}) == 120
 
 
-@pytest.mark.parametrize("make", [random_scenarios, stateful_scenarios])
+@pytest.mark.parametrize("make", MAKERS.values())
 def test_more_of_a_seed_begin_alike_and_seeds_differ(make: object) -> None:
     assert callable(make)
     ids = {seed: [scenario.id for scenario in make(seed, 40)] for seed in (0, 1)}
