@@ -190,7 +190,8 @@ class Reached:
     def text(self) -> str:
         """On one line."""
         crossed = [bound for bound, times, _ in self.bounds if times]
-        return f"{self.name} {'all' if len(crossed) == len(self.bounds) > 3 else ' '.join(crossed)}"
+        apart = ", " if any(" " in bound for bound in crossed) else " "
+        return f"{self.name} {'all' if len(crossed) == len(self.bounds) > 3 else apart.join(crossed)}"
 
 
 def reached(situations: Mapping[str, int]) -> tuple[Reached, ...]:
