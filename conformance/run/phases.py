@@ -188,7 +188,7 @@ def _sizes(driver: Driver) -> None:
 
 SCRIPT_COUNT = 120
 """Drawn scripts of a default run."""
-SMALL_SERVERS = ("plain", "retracting_overlap")
+SMALL_SERVERS = ("plain", "retracting_overlap", "ngram")
 SMALL_ACTIONS = 3
 """Every script of so many client actions, on these servers."""
 

@@ -4,7 +4,7 @@
 | --- | --- |
 | request: text, an image between text, or ends with an image | fewer than two have arrived |
 | turn after the session's last one: text or an image | the session is open, fewer than two requests have arrived |
-| open the session | it never was |
+| open the session, streaming or not | it never was |
 | abort request r | it has arrived and was not aborted |
 | pause with retraction, and continue | something has arrived |
 | step 1, step 4 | something has arrived, and the action before is no step |
@@ -24,6 +24,8 @@ from ropecheck.spec.history import History, image, text
 PROMPTS: tuple[History, ...] = ((text(3),), (text(1), image(1, 4, 6), text(1)), (text(1), image(1, 4, 4)))
 TURNS: tuple[History, ...] = ((text(2),), (image(1, 4, 4), text(1)))
 STEPS = (1, 4)
+KINDS = (False, True)
+"""Of sessions: whether they stream."""
 NEW = 4
 
 
@@ -34,6 +36,7 @@ class _State(NamedTuple):
     last: int | None = None
     """The session's last turn."""
     stepped: bool = False
+    streaming: bool = False
 
 
 def walk(server: str, most: int) -> Iterator[Script]:
@@ -62,10 +65,11 @@ def _moves(state: _State) -> Iterator[tuple[Action, _State]]:
             yield Arrive(reqs, prompt, NEW), state._replace(reqs=reqs + 1, stepped=False)
         if state.opened:
             for prompt in TURNS:
-                turn = Arrive(reqs, prompt, NEW, 0, state.last)
+                turn = Arrive(reqs, prompt, NEW, 0, None if state.streaming else state.last)
                 yield turn, state._replace(reqs=reqs + 1, last=reqs, stepped=False)
     if not state.opened:
-        yield Open(0), state._replace(opened=True, stepped=False)
+        for streaming in KINDS:
+            yield Open(0, streaming), state._replace(opened=True, stepped=False, streaming=streaming)
     for req in range(reqs):
         if req not in state.aborted:
             yield Abort(req), state._replace(aborted=(*state.aborted, req), stepped=False)
@@ -90,7 +94,7 @@ def _count(reqs: int, aborted: int, opened: bool, stepped: bool, left: int) -> i
     if reqs < 2:
         total += (len(PROMPTS) + (len(TURNS) if opened else 0)) * _count(reqs + 1, aborted, opened, False, left - 1)
     if not opened:
-        total += _count(reqs, aborted, True, False, left - 1)
+        total += len(KINDS) * _count(reqs, aborted, True, False, left - 1)
     if reqs > aborted:
         total += (reqs - aborted) * _count(reqs, aborted + 1, opened, False, left - 1)
     if reqs:
