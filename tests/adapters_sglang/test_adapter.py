@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 import numpy as np
 import pytest
@@ -12,15 +10,13 @@ from ropecheck.adapters import protocol as p
 from ropecheck.spec.history import History, text
 from tests.adapters_sglang.support import PICTURE, WORDS, Worker, columns, forward, prompt, submit, tables, windows
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("planted")]
 
 
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    pytest.importorskip("sglang")
-    started = Worker()
-    yield started
-    assert started.close() == 0, "a closed pipe ends the worker"
+@pytest.fixture
+def worker(planted_worker: Worker) -> Worker:
+    """With nothing planted."""
+    return planted_worker
 
 
 def test_hello_names_every_mode_of_the_engine(worker: Worker) -> None:

@@ -14,21 +14,14 @@ from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.chosen import chosen
 from tests.adapters_sglang.support import Worker
 
-pytestmark = pytest.mark.engine
-
-
-@pytest.fixture(scope="module", params=["", "1"], ids=["settled at the end", "settled at each step"])
-def comparing(request: pytest.FixtureRequest) -> Iterator[Worker]:
-    pytest.importorskip("sglang")
-    started = Worker(CUDA_LAUNCH_BLOCKING=request.param)
-    yield started
-    assert started.close() == 0
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("planted")]
 
 
 @pytest.fixture(scope="module")
-def sending() -> Iterator[Worker]:
+def stepwise() -> Iterator[Worker]:
+    """Its tables are settled at each step; the other worker's at the end."""
     pytest.importorskip("sglang")
-    started = Worker()
+    started = Worker(CUDA_LAUNCH_BLOCKING="1")
     yield started
     assert started.close() == 0
 
@@ -39,17 +32,19 @@ def scenarios() -> list[Scenario]:
     return [*found[::3], *(scenario for scenario in found if "retract" in scenario.name or "ragged" in scenario.name)]
 
 
-def test_both_ways_come_to_the_same(sending: Worker, comparing: Worker) -> None:
+def test_both_ways_come_to_the_same(planted_worker: Worker, stepwise: Worker) -> None:
     failed = matched = 0
     for scenario in scenarios():
         planned = plan(scenario, "cuda")
         job = msgspec.structs.replace(planned.job, device="cpu")
         bare = tuple(msgspec.structs.replace(s, expect=()) if isinstance(s, protocol.Forward) else s for s in job.steps)
-        sent, compared = sending.run(msgspec.structs.replace(job, steps=bare)), comparing.run(job)
-        left, right = judge(planned, sent), judge(planned, compared)
-        assert left.failures == right.failures and left.checked == right.checked, scenario.name
-        assert left.unrun == right.unrun, scenario.name
+        left = judge(planned, planted_worker.run(msgspec.structs.replace(job, steps=bare)))
         failed += len(left.failures)
-        answers = (result for result in compared.results if isinstance(result, protocol.Tables))
-        matched += sum(table.matched for answer in answers for table in answer.tables)
+        for comparing in (planted_worker, stepwise):
+            compared = comparing.run(job)
+            right = judge(planned, compared)
+            assert left.failures == right.failures and left.checked == right.checked, scenario.name
+            assert left.unrun == right.unrun, scenario.name
+            answers = (result for result in compared.results if isinstance(result, protocol.Tables))
+            matched += sum(table.matched for answer in answers for table in answer.tables)
     assert failed and matched

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from ropecheck.adapters import protocol as p
 from tests.adapters_sglang.support import PICTURE, WORDS, Worker, columns, forward, submit, tables
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("planted")]
 
 ZERO = (0, 0, 0)
 
 
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    pytest.importorskip("sglang")
-    started = Worker()
-    yield started
-    started.close()
+@pytest.fixture
+def worker(planted_worker: Worker) -> Worker:
+    """With nothing planted."""
+    return planted_worker
 
 
 def both(worker: Worker, *forwards: p.Forward) -> list[p.Result]:

@@ -7,6 +7,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from ropecheck.conformance.campaign.blocks import Block, Plan
 from ropecheck.conformance.campaign.driver import Driver, Lost
 from ropecheck.conformance.campaign.ledger import Ledger
@@ -21,6 +23,24 @@ __all__ = ["Station", "identity", "timeless"]
 
 PLAN = Plan(targets=(FAULTY,), phases=("stateful",), seed=4, shards=4, rounds=3)
 BLOCKS = 7
+LONG = msgspec.structs.replace(PLAN, rounds=5)
+"""PLAN and two blocks more."""
+
+
+@dataclass
+class Seen(Here):
+    """The crew of this process; what each block came to stays."""
+
+    station: Station
+    done: dict[int, Done] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__init__(self.station)
+
+    def wait(self, seconds: float) -> list[Done | Lost]:
+        found = super().wait(seconds)
+        self.done.update((one.number, one) for one in found if isinstance(one, Done))
+        return found
 
 
 def merged(out: Path, target: str = FAULTY) -> Report:
@@ -28,9 +48,9 @@ def merged(out: Path, target: str = FAULTY) -> Report:
     return read(out / target)
 
 
-def run_here(out: Path, plan: Plan = PLAN) -> Report:
+def run_here(out: Path, plan: Plan, crew: Here | None = None) -> Report:
     """All blocks of a plan, one after another in this process: what every campaign must come to."""
-    crew = Here(Station())
+    crew = crew or Here(Station())
     ledger = Ledger(out, plan, identity())
     try:
         Driver(plan=plan, ledger=ledger, crew=crew, seconds=600).run()

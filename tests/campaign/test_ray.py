@@ -19,24 +19,22 @@ from ropecheck.conformance.campaign.blocks import Plan
 from ropecheck.conformance.campaign.driver import Driver
 from ropecheck.conformance.campaign.ledger import Ledger, State
 from ropecheck.conformance.campaign.ray_crew import RayCrew
-from ropecheck.conformance.campaign.station import identity
+from ropecheck.conformance.campaign.station import Done, identity
 from ropecheck.conformance.cli import app as cli
 from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.report.json_file import Report
 from tests.campaign.planted import FAULTY
-from tests.campaign.support import PLAN, merged, run_here, timeless
+from tests.campaign.support import LONG, merged, run_here, timeless
 
 pytestmark = pytest.mark.xdist_group("campaign")  # what is slow to make is made once
 
 ROOT = Path(__file__).parents[2]
-LONG = msgspec.structs.replace(PLAN, rounds=5)
-"""9 blocks."""
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Report:
+@pytest.fixture
+def whole(long: tuple[Report, dict[int, Done]]) -> Report:
     """What the blocks come to in one process."""
-    return run_here(tmp_path_factory.mktemp("whole"), LONG)
+    return long[0]
 
 
 @pytest.fixture(autouse=True)

@@ -32,8 +32,17 @@ def begun(handler: str) -> subprocess.Popen[bytes]:
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("after", [0, 0.4, 1.1, 2.3, 5.7])
+@pytest.mark.parametrize(
+    ("after", "number"),
+    [
+        (0, signal.SIGINT),
+        (0, signal.SIGTERM),
+        (0.4, signal.SIGINT),
+        (1.1, signal.SIGTERM),
+        (2.3, signal.SIGINT),
+        (5.7, signal.SIGTERM),
+    ],
+)
 def test_one_line_and_exit_130(after: float, number: signal.Signals) -> None:
     process = begun("default_int_handler")
     time.sleep(after)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,8 @@ from ropecheck.conformance.results.read import read
 from ropecheck.conformance.results.state import exit_code
 from ropecheck.conformance.run import phases
 from ropecheck.conformance.run.phases import Options
-from ropecheck.conformance.run.session import Settings, run
+from ropecheck.conformance.run.session import Settings, pool_of, run
+from ropecheck.conformance.run.warm import Warm
 from ropecheck.conformance.targets import registry
 from tests.results.support import timeless
 
@@ -160,11 +162,16 @@ def test_ranges_are_sets() -> None:
 
 @pytest.mark.engine
 def test_shards_of_the_real_engine(tmp_path: Path) -> None:
-    def one(name: str, shard: str) -> Report:
-        command = ["run", "--phase", "laws", "--shard", shard, "--out", str(tmp_path / name), "--workers", "1"]
-        cli.execute(command)
-        return read(tmp_path / name)
+    target = registry.find(registry.DEFAULT, "cpu")
+    warm = Warm(target, tmp_path / "imports.log")  # for three runs, each with a worker of its own
 
-    whole = one("all", "1/1")
-    assert whole.findings
-    assert timeless(merge([one("1", "1/2"), one("2", "2/2")])) == timeless(whole)
+    def one(name: str, shard: tuple[int, int]) -> Report:
+        settings = Settings(target=target, out=tmp_path / name, phases=phases.select(["laws"]), shard=shard)
+        with pool_of(settings, warm=warm) as pool:
+            run(settings, [partial(listener, settings.out / "report.json")], pool)
+        return read(settings.out)
+
+    with closing(warm):
+        whole = one("all", (1, 1))
+        assert whole.findings
+        assert timeless(merge([one("1", (1, 2)), one("2", (2, 2))])) == timeless(whole)

@@ -1,0 +1,16 @@
+"""The long campaign, once in this process: what the driver and Ray come to is compared with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ropecheck.conformance.campaign.station import Done, Station
+from ropecheck.conformance.report.json_file import Report
+from tests.campaign.support import LONG, Seen, run_here
+
+
+@pytest.fixture(scope="session")
+def long(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, dict[int, Done]]:
+    """The report of LONG, and what each block came to."""
+    crew = Seen(Station())
+    return run_here(tmp_path_factory.mktemp("long"), LONG, crew), crew.done
