@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export VENV
 
-.PHONY: run test fast docs setup clean
+.PHONY: run test fast coverage docs setup clean
 
 run: setup
 	$(BIN)/ropecheck run
@@ -21,6 +21,15 @@ fast: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pytest -x tests/core/test_spec.py tests/conformance/test_explain.py tests/families/test_spec.py tests/book/test_formulas.py
+
+# Which lines of the suite its own tests run, in all their processes: slower than `make test`. TESTS narrows it.
+coverage: setup
+	mkdir -p .ropecheck/coverage
+	$(BIN)/coverage erase
+	-$(BIN)/coverage run -m pytest -n 2 --dist loadgroup $(TESTS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --sort=cover
+	$(BIN)/coverage html --quiet --directory .ropecheck/coverage/html
 
 docs: setup
 	$(BIN)/ropecheck docs build

@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from ropecheck.adapters import protocol
+from ropecheck.conformance.run import printed
 from ropecheck.conformance.run.client import Process
 from ropecheck.conformance.run.inflight import Slot, rescue
 from ropecheck.conformance.run.printed import FIRST, LARGEST, LAST
@@ -91,15 +93,20 @@ def test_a_worker_that_prints_without_end_fills_no_disk(tmp_path: Path) -> None:
     assert len(text) < FIRST + LAST + 100
 
 
-def test_logs_of_many_workers_are_put_aside_once_they_are_large(tmp_path: Path) -> None:
+def test_logs_of_many_workers_are_put_aside_once_they_are_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    largest = 2 * FIRST
+    assert largest < LARGEST
+    monkeypatch.setattr(printed, "LARGEST", largest)
     log = tmp_path / "log"
-    for number in range(12):
+    for number in range(5):
         process = Process(Target(name="t", argv=(sys.executable, "-c", FLOOD + f"print({number})")), "cpu", log)
         process.how_it_ended(patience=60)
         process.stop()
-    assert log.read_text().endswith("the last line\n11\n")
+    assert log.read_text().endswith("the last line\n4\n")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "log.1"]
-    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 2 * (LARGEST + FIRST + LAST + 100)
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 2 * (largest + FIRST + LAST + 100)
 
 
 def test_an_engine_on_a_full_disk_goes_on(tmp_path: Path) -> None:

@@ -1,0 +1,59 @@
+"""The words for a wrong table: one fault, one name, and the most specific of those that explain it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ropecheck.conformance.judge.signature import column_signature, index_signature
+from ropecheck.conformance.plan.planner import TableCheck, plan
+from ropecheck.conformance.scenario.forward import Expected
+from ropecheck.conformance.scenario.operations import Scenario
+from ropecheck.conformance.scenarios.chosen import chosen
+
+
+@pytest.mark.parametrize(
+    ("observed", "name"),
+    [
+        ([4, 5, 6], "off by one"),
+        ([2, 3, 4], "off by one"),
+        ([13, 14, 15], "shifted by a constant"),
+        ([0, 0, 0], "all zero"),
+        ([4, 4, 4], "one column repeated"),
+        ([5, 3, 4], "wrong order"),
+        ([3, 4, 9], "other values"),
+    ],
+)
+def test_indices(observed: list[int], name: str) -> None:
+    assert index_signature(np.array([3, 4, 5]), np.array(observed)) == name
+
+
+def decoded() -> Expected:
+    """The first decode of a request whose delta is not 0."""
+    scenario = next(one for one in chosen() if isinstance(one, Scenario) and one.name == "extend and decode, image")
+    found = [check.expected for check in plan(scenario).checks if isinstance(check, TableCheck)]
+    return next(one for one in found if one.mode.name == "decode")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        (lambda index, delta: index, "delta missing"),
+        (lambda index, delta: index + 2 * delta, "delta twice"),
+        (lambda index, delta: index - delta, "delta negated"),
+        (lambda index, delta: 0 * index, "all zero"),
+        (lambda index, delta: index + delta + 1, "off by one"),
+        (lambda index, delta: index + delta + 100, "shifted by a constant"),
+    ],
+)
+def test_columns_past_the_prompt(wrong: object, name: str) -> None:
+    expected = decoded()
+    table = expected.tables[""]
+    span = table.spans[0]
+    columns = np.arange(span.start, span.stop)
+    want = np.array(table.rows)[:, columns]
+    indices = np.array(table.positions)[columns]
+    delta = expected.lines[span.row].delta
+    assert delta not in (0, 1, -1) and (want == indices + delta).all()
+    got = np.broadcast_to(wrong(indices, delta), want.shape)  # type: ignore[operator]
+    assert column_signature(expected, span, columns, indices, want, got, [delta]) == name
