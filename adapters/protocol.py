@@ -18,7 +18,7 @@ import msgspec
 
 from ropecheck.adapters.batch import Batch
 
-PROTOCOL = 7
+PROTOCOL = 8
 """Raised with every change of a message; a worker of another number is refused at the handshake."""
 
 MAX_FRAME = 1 << 30
