@@ -110,7 +110,9 @@ def test_a_fault_of_the_same_look_is_new(name: str, planted_worker: Worker) -> N
 
 
 def test_every_cause_has_a_mend() -> None:
-    assert set(MENDS) == {known.entry.cause for known in load()}
+    assert set(MENDS) == {known.entry.cause for known in load()} - {""}
+    # What a GPU reads past an end is foreign memory: no model gives it, and no mend of ours reaches the kernel.
+    assert {known.entry.device for known in load() if not known.entry.cause} <= {"cuda"}
 
 
 def test_a_matching_shape_alone_is_not_enough() -> None:
