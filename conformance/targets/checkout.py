@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -122,9 +123,9 @@ def at_commit(checkout: Checkout, ref: str) -> Checkout:
         with tarfile.open(fileobj=io.BytesIO(made.stdout)) as archive:
             archive.extractall(staged, filter="data")
         folder.parent.mkdir(parents=True, exist_ok=True)
-        source = staged / prefix
         if not folder.exists():
-            source.rename(folder)
+            (staged / prefix).rename(folder)
+        shutil.rmtree(staged, ignore_errors=True)
     return Checkout(root=folder, commit=commit, dirty="")
 
 

@@ -69,6 +69,7 @@ def test_the_base_of_changes_is_their_commit_and_of_a_branch_where_it_left(repo:
     assert (before.root / "sglang" / "__init__.py").read_text() == "one = 1\n"
     assert file.read_text() == "one = 2\n"
     assert before.identity == start.commit
+    assert [path.name for path in before.root.parent.iterdir()] == [start.commit], "nothing half made is left"
 
 
 def test_the_functions_that_a_change_touches(repo: Path) -> None:
