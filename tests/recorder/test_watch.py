@@ -167,6 +167,18 @@ def test_what_an_engine_does_is_written_in_order_and_is_right(engine: Callable[.
     assert summary(tmp_path).exit_code == 0, summary(tmp_path).lines
 
 
+@pytest.mark.parametrize("rows", [True, False])
+def test_a_draft_is_recorded_if_its_model_reads_three_rows(
+    engine: Callable[..., Any], tmp_path: Path, rows: bool
+) -> None:
+    fake = engine()
+    fake.ModelRunner.is_draft_worker, fake.ModelRunner.model_is_mrope = True, rows
+    scheduler = fake.Scheduler()
+    scheduler.handle_generate_request(request())
+    scheduler.run_event_loop()
+    assert any(isinstance(event, events.Forward) and event.draft for event in told(tmp_path)) is rows
+
+
 def test_raise_stops_before_the_client_gets_the_token(engine: Callable[..., Any], tmp_path: Path) -> None:
     fake = engine("raise", skew=1)
     scheduler = fake.Scheduler()
