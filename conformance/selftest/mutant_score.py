@@ -80,7 +80,7 @@ def trials() -> dict[str, Callable[[], Scored]]:
     for slip in builder.SLIPS:
         found[slip.name] = partial(_of, slip, _prompts(slip.answer))
     for one in stream.SLIPS:
-        found[one.name] = partial(_of, one, ((one.name, one.wrong()) for _ in (0,)))
+        found[one.name] = partial(_of, one, _streamed(one))
     return found
 
 
@@ -138,6 +138,10 @@ def _engine(mutant: Mutant) -> Scored:
 def _of(slip: builder.Slip | stream.Slip, tried: Tried) -> Scored:
     caught, rules = _caught(tried)
     return Scored(slip.name, slip.like, slip.says, caught, None, rules)
+
+
+def _streamed(slip: stream.Slip) -> Tried:
+    yield slip.name, slip.wrong()
 
 
 def _engines(make: Callable[[], ReferenceEngine], plans: Iterable[Plan]) -> Tried:

@@ -14,6 +14,7 @@ from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.reference_engine import answer
 from ropecheck.conformance.scenarios.chosen import chosen, modes
+from ropecheck.conformance.selftest import mutant_score, stream
 from ropecheck.conformance.selftest.mutant_score import touches
 from ropecheck.conformance.selftest.mutants import MUTANTS, Mutant, all_mutants
 from ropecheck.conformance.selftest.mutants.generic import FAULTS, Planted, planted
@@ -90,3 +91,9 @@ def test_a_fault_is_tried_only_where_its_mode_is() -> None:
         for there in (True, False)
     )
     assert touches(decoding, hit) and not touches(decoding, missed)
+
+
+def test_each_slip_of_a_stream_is_tried_with_its_own_stream() -> None:
+    made = mutant_score.trials()
+    for slip in stream.SLIPS:
+        assert slip.rule in made[slip.name]().rules
