@@ -15,7 +15,7 @@ VERSION = 1
 """Raised with every change that an old reader would misread."""
 
 
-class Run(msgspec.Struct, frozen=True, omit_defaults=True):
+class PromptRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """Consecutive prompt tokens of one kind: text, or all placeholder tokens of one media item."""
 
     kind: str
@@ -27,7 +27,7 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds_per_grid: float = 1.0
 
 
-class Header(msgspec.Struct, frozen=True, tag="header", omit_defaults=True):
+class TraceHeader(msgspec.Struct, frozen=True, tag="header", omit_defaults=True):
     """The first event."""
 
     version: int
@@ -41,11 +41,11 @@ class Header(msgspec.Struct, frozen=True, tag="header", omit_defaults=True):
     """Which file of a stream. A later one goes on where the one before it ends; alone it begins in the middle."""
 
 
-class Arrive(msgspec.Struct, frozen=True, tag="arrive", omit_defaults=True):
+class Arrived(msgspec.Struct, frozen=True, tag="arrive", omit_defaults=True):
     """A client's request is handed to the engine. With `session` it is a turn, as the public interface has it."""
 
     req: str
-    prompt: tuple[Run, ...]
+    prompt: tuple[PromptRun, ...]
     """What this request itself brings."""
     max_new_tokens: int
     session: str = ""
@@ -58,20 +58,20 @@ class Arrive(msgspec.Struct, frozen=True, tag="arrive", omit_defaults=True):
     """Beam search of so many rows; the answer is the best one's tokens."""
 
 
-class Open(msgspec.Struct, frozen=True, tag="open", omit_defaults=True):
+class Opened(msgspec.Struct, frozen=True, tag="open", omit_defaults=True):
     """A client opens a session."""
 
     session: str
     streaming: bool = False
 
 
-class Close(msgspec.Struct, frozen=True, tag="close"):
+class Closed(msgspec.Struct, frozen=True, tag="close"):
     """A client closes a session."""
 
     session: str
 
 
-class Abort(msgspec.Struct, frozen=True, tag="abort"):
+class Aborted(msgspec.Struct, frozen=True, tag="abort"):
     """A client gives a request up; "" for all."""
 
     req: str = ""
@@ -83,7 +83,7 @@ class Control(msgspec.Struct, frozen=True, tag="control"):
     what: str
 
 
-class Retract(msgspec.Struct, frozen=True, tag="retract"):
+class Retracted(msgspec.Struct, frozen=True, tag="retract"):
     """The engine takes a request's memory back; it will be prefilled again."""
 
     req: str
@@ -162,7 +162,21 @@ class Died(msgspec.Struct, frozen=True, tag="died", omit_defaults=True):
     """Innermost engine frame, "package/file.py:line function"."""
 
 
-Event = Header | Arrive | Open | Close | Abort | Control | Retract | Transfer | Forward | Output | Rest | Dropped | Died
+Event = (
+    TraceHeader
+    | Arrived
+    | Opened
+    | Closed
+    | Aborted
+    | Control
+    | Retracted
+    | Transfer
+    | Forward
+    | Output
+    | Rest
+    | Dropped
+    | Died
+)
 
 _encoder = msgspec.json.Encoder()
 

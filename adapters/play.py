@@ -10,7 +10,7 @@ import msgspec
 from ropecheck.adapters import events
 
 
-class Server(msgspec.Struct, frozen=True):
+class ServerConfig(msgspec.Struct, frozen=True):
     """A way to start the engine's server. Two of one name are the same."""
 
     name: str
@@ -22,7 +22,7 @@ class Server(msgspec.Struct, frozen=True):
     """A toy draft model, by a name that the adapter knows; "" for none."""
 
 
-class Item(msgspec.Struct, frozen=True, array_like=True):
+class PlayItem(msgspec.Struct, frozen=True, array_like=True):
     """One media item; its placeholder tokens are ids[start:stop]."""
 
     kind: str
@@ -32,22 +32,22 @@ class Item(msgspec.Struct, frozen=True, array_like=True):
     """Of its pixels."""
 
 
-class Media(msgspec.Struct, frozen=True):
+class PlayMedia(msgspec.Struct, frozen=True):
     """What the engine's processor would hand over for one prompt."""
 
     rows: tuple[tuple[int, ...], ...]
     """The prompt table, one row per axis."""
     delta: int
-    items: tuple[Item, ...]
+    items: tuple[PlayItem, ...]
 
 
-class Arrive(msgspec.Struct, frozen=True, tag="arrive"):
+class Deliver(msgspec.Struct, frozen=True, tag="arrive"):
     """A request."""
 
-    event: events.Arrive
+    event: events.Arrived
     """What the trace says of it."""
     ids: tuple[int, ...]
-    media: Media | None = None
+    media: PlayMedia | None = None
     stop_every: int = 0
     """> 0: the model ends its answer with a stop token at every history index that this divides."""
     priority: int = 0
@@ -56,23 +56,23 @@ class Arrive(msgspec.Struct, frozen=True, tag="arrive"):
 class Tell(msgspec.Struct, frozen=True, tag="tell"):
     """Any other message of the client."""
 
-    event: events.Open | events.Close | events.Abort | events.Control
+    event: events.Opened | events.Closed | events.Aborted | events.Control
 
 
-class Step(msgspec.Struct, frozen=True, tag="step"):
+class Rounds(msgspec.Struct, frozen=True, tag="step"):
     """The scheduler's loop goes round so many times."""
 
     times: int = 1
 
 
-Action = Arrive | Tell | Step
+Action = Deliver | Tell | Rounds
 
 
 class Play(msgspec.Struct, frozen=True):
     """One script on one server."""
 
-    header: events.Header
-    server: Server
+    header: events.TraceHeader
+    server: ServerConfig
     actions: tuple[Action, ...]
     limit: int = 400
     """Turns of the loop after the last action by which everything must have come to rest."""

@@ -77,7 +77,7 @@ class Media(msgspec.Struct, frozen=True, array_like=True):
 # ---------------------------------------------------------------- steps
 
 
-class Submit(msgspec.Struct, frozen=True, tag="submit"):
+class SubmitStep(msgspec.Struct, frozen=True, tag="submit"):
     """A plain request arrives: build the engine's request object, media attached, prompt padded."""
 
     req: int
@@ -93,7 +93,7 @@ class Open(msgspec.Struct, frozen=True, tag="open", omit_defaults=True):
     streaming: bool = False
 
 
-class Turn(msgspec.Struct, frozen=True, tag="turn"):
+class TurnStep(msgspec.Struct, frozen=True, tag="turn"):
     """A request arrives in a session, with the session parameters of the public interface.
 
     ids are the new turn's own tokens. `parent` names the request that it appends to (None: as the public
@@ -162,7 +162,7 @@ class Padding(msgspec.Struct, frozen=True, array_like=True):
     tokens: int
 
 
-class Table(msgspec.Struct, frozen=True, array_like=True):
+class TablePair(msgspec.Struct, frozen=True, array_like=True):
     """The two tables of one forward. label: "" for the forward itself, "step 1".. for later draft forwards,
     "again" for a repeat, "padded" for the wider buffer. None: the engine left the table unset."""
 
@@ -173,7 +173,7 @@ class Table(msgspec.Struct, frozen=True, array_like=True):
     """Both tables were compared on the device and are right; they stayed there."""
 
 
-class Forward(msgspec.Struct, frozen=True, tag="forward"):
+class BuildForward(msgspec.Struct, frozen=True, tag="forward"):
     """Build the batch of one forward through the engine's own code and report its two tables.
 
     Rows follow the batch's order. A mode with a loop reports one table per forward of the loop.
@@ -196,7 +196,7 @@ class Forward(msgspec.Struct, frozen=True, tag="forward"):
     padding: Padding | None = None
     tier: int = 0
     """Above 0: the packed batch itself is padded to so many columns."""
-    expect: tuple[Table, ...] = ()
+    expect: tuple[TablePair, ...] = ()
     """The right tables, for a worker on a device: compare there, and answer `matched` instead of sending tables. The
     engine never sees them."""
 
@@ -218,7 +218,7 @@ class Observe(msgspec.Struct, frozen=True, tag="observe"):
 class Cost(msgspec.Struct, frozen=True, tag="cost"):
     """Run this forward with the batch on a device other than the host and count host-to-device operations."""
 
-    forward: Forward
+    forward: BuildForward
 
 
 class Rotary(msgspec.Struct, frozen=True, tag="rotary"):
@@ -282,7 +282,7 @@ class PromptTable(msgspec.Struct, frozen=True, tag="prompt_table"):
     processor's short cut for prompts whose only media are images, where it has one."""
 
 
-class Play(msgspec.Struct, frozen=True, tag="play"):
+class PlayStep(msgspec.Struct, frozen=True, tag="play"):
     """Play a client's script on the engine's real scheduler."""
 
     body: bytes
@@ -290,20 +290,20 @@ class Play(msgspec.Struct, frozen=True, tag="play"):
 
 
 Step = (
-    Submit
+    SubmitStep
     | Open
-    | Turn
+    | TurnStep
     | Generate
     | Finish
     | Abort
     | Retract
     | Schedule
-    | Forward
+    | BuildForward
     | Observe
     | Cost
     | Rotary
     | PromptTable
-    | Play
+    | PlayStep
 )
 
 
@@ -348,10 +348,10 @@ Request = Job | Shutdown | Plant
 # ---------------------------------------------------------------- answers
 
 
-class Tables(msgspec.Struct, frozen=True, tag="tables"):
+class TablesAnswer(msgspec.Struct, frozen=True, tag="tables"):
     """Answer to a Forward."""
 
-    tables: tuple[Table, ...]
+    tables: tuple[TablePair, ...]
     changed: tuple[str, ...] = ()
     """Inputs that the batch constructor altered though it must only read them ("seq_lens", "multimodal_inputs", ..)."""
     ran: tuple[str, ...] = ()
@@ -404,7 +404,7 @@ class Raised(msgspec.Struct, frozen=True, tag="raised", rename={"type": "error"}
     """Innermost engine frame, "package/file.py:line function"."""
 
 
-class NotOffered(msgspec.Struct, frozen=True, tag="not_offered"):
+class NotOfferedAnswer(msgspec.Struct, frozen=True, tag="not_offered"):
     """The engine lacks what the step needs."""
 
     reason: str
@@ -462,10 +462,10 @@ class Played(msgspec.Struct, frozen=True, tag="played"):
     """Of a traced job: the engine functions that were called, as in Answer.traced."""
 
 
-Result = Played | Tables | States | Done | Raised | NotOffered | Counted | Rotated | PromptTables
+Result = Played | TablesAnswer | States | Done | Raised | NotOfferedAnswer | Counted | Rotated | PromptTables
 
 
-class Answer(msgspec.Struct, frozen=True, tag="answer"):
+class JobAnswer(msgspec.Struct, frozen=True, tag="answer"):
     """One result per step of the job, in order."""
 
     id: str
@@ -518,7 +518,7 @@ def unheard(target: str) -> Hello:
     return Hello(PROTOCOL, target, "", "", "", "", 0, {}, {}, {}, {})
 
 
-Response = Hello | Answer | Planted
+Response = Hello | JobAnswer | Planted
 
 
 # ---------------------------------------------------------------- framing

@@ -31,7 +31,7 @@ SUFFIX = ".ndjson"
 
 
 @runtime_checkable
-class Entry(Protocol):
+class Pending(Protocol):
     """What may wait in a stream: an event that is not complete yet. Later ones wait for it."""
 
     def ready(self) -> bool:
@@ -50,7 +50,7 @@ class Stream:
     def __init__(
         self,
         folder: Path,
-        header: events.Header,
+        header: events.TraceHeader,
         name: str,
         *,
         largest: int = LARGEST,
@@ -67,7 +67,7 @@ class Stream:
         self._folder, self._header, self._name = folder, header, name
         self._largest, self._keep, self._waiting = largest, max(1, keep), waiting
         self._listener = listener
-        self._queue: deque[events.Event | Entry] = deque()
+        self._queue: deque[events.Event | Pending] = deque()
         self._missing = 0
         self.dropped = 0
         """Events that were never written."""
@@ -87,7 +87,7 @@ class Stream:
         """The file that is being written."""
         return self._folder / f"{self._name}.{max(0, self._part):04d}{SUFFIX}"
 
-    def put(self, entry: events.Event | Entry) -> bool:
+    def put(self, entry: events.Event | Pending) -> bool:
         """Append; False: there was no room, and the event is counted instead."""
         room = self._waiting - len(self._queue)
         if room <= 0 or (self._missing and room < 2):
@@ -105,7 +105,7 @@ class Stream:
         lines: list[bytes] = []
         while self._queue:
             entry = self._queue[0]
-            if isinstance(entry, Entry):
+            if isinstance(entry, Pending):
                 if not entry.ready() and not (wait and entry.wait()):
                     break
                 entry = entry.event()

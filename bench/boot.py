@@ -37,7 +37,7 @@ class InitNew:
         stop = len(ids) - 1 - next(i for i, token in enumerate(reversed(ids)) if token == 101) + 1
         packed = protocol.Tensor("int64", table.shape, np.ascontiguousarray(table).tobytes())
         media = protocol.Media(packed, int(table.max()) + 1 - len(ids), (protocol.Item("image", start, stop),))
-        self.submits = [protocol.Submit(n, ids, media if n % 2 else None) for n in range(requests)]
+        self.submits = [protocol.SubmitStep(n, ids, media if n % 2 else None) for n in range(requests)]
         self.times: list[float] = []
         self._watch()
 
@@ -53,12 +53,12 @@ class InitNew:
 
         cls.init_new = classmethod(timed)
 
-    def _run(self, mode: str, draft_tokens: int) -> protocol.Tables:
+    def _run(self, mode: str, draft_tokens: int) -> protocol.TablesAnswer:
         from ropecheck.adapters.sglang import jobs
 
         several = tuple(range(self.requests))
         if mode == "extend":
-            forward = protocol.Forward(
+            forward = protocol.BuildForward(
                 mode="extend",
                 reqs=several,
                 seq_lens=(self.width,) * self.requests,
@@ -67,7 +67,7 @@ class InitNew:
             )
         else:
             first = self.width + 7
-            forward = protocol.Forward(
+            forward = protocol.BuildForward(
                 mode=MODES[mode],
                 reqs=several,
                 seq_lens=(first,) * self.requests,
@@ -79,7 +79,7 @@ class InitNew:
         windows = (protocol.Schedule(n, hit=16) for n in several) if mode == "extend" else ()
         job = protocol.Job("bench", (*self.submits, *windows, forward))
         found = jobs.answer(self.engine, job).results[-1]
-        if not isinstance(found, protocol.Tables):
+        if not isinstance(found, protocol.TablesAnswer):
             raise SystemExit(f"SGLang's {mode} did not run: {found}")
         return found
 

@@ -17,10 +17,10 @@ from pathlib import Path
 import msgspec
 
 from bench.run_speed import peak_kib
-from ropecheck.conformance.campaign.blocks import Block, Plan, blocks
-from ropecheck.conformance.campaign.driver import Driver, Lost
+from ropecheck.conformance.campaign.blocks import Block, CampaignPlan, blocks
+from ropecheck.conformance.campaign.driver import CampaignDriver, LostBlock
 from ropecheck.conformance.campaign.ledger import Ledger, now
-from ropecheck.conformance.campaign.station import Done, Station, identity
+from ropecheck.conformance.campaign.station import BlockDone, Station, identity
 from ropecheck.conformance.report.part import Covers
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -33,7 +33,7 @@ TARGET = "reference"
 class Simulated:
     """A crew of many places whose blocks all come to what one block came to."""
 
-    def __init__(self, done: Done) -> None:
+    def __init__(self, done: BlockDone) -> None:
         self._done = done
         self._queues: dict[int, int] = dict.fromkeys(range(PLACES), 0)
         self._waiting: deque[tuple[int, Block]] = deque()
@@ -48,7 +48,7 @@ class Simulated:
         self._queues[place] += 1
         self._waiting.append((place, block))
 
-    def wait(self, seconds: float) -> list[Done | Lost]:
+    def wait(self, seconds: float) -> list[BlockDone | LostBlock]:
         if not self._waiting:
             return []
         place, block = self._waiting.popleft()
@@ -57,7 +57,7 @@ class Simulated:
         covers = (_of(report.part.covers[0], block),)
         part = msgspec.structs.replace(report.part, covers=covers)
         report = msgspec.structs.replace(report, seed=block.seed, part=part)
-        return [Done(target=block.target, number=block.number, report=report, files=self._done.files)]
+        return [BlockDone(target=block.target, number=block.number, report=report, files=self._done.files)]
 
     def close(self) -> None:
         pass
@@ -69,7 +69,7 @@ def _of(covers: Covers, block: Block) -> Covers:
 
 def drive(scenarios: int) -> None:
     """Print what a campaign of so many scenarios costs its driver."""
-    plan = Plan(targets=(TARGET,), phases=("hypothesis", "stateful"), shards=1, rounds=None)
+    plan = CampaignPlan(targets=(TARGET,), phases=("hypothesis", "stateful"), shards=1, rounds=None)
     station = Station()
     done = station.run(next(blocks(plan, TARGET)))
     station.close()
@@ -78,7 +78,7 @@ def drive(scenarios: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         ledger = Ledger(Path(folder), plan, identity())
         started, cpu = time.monotonic(), time.process_time()
-        Driver(plan=plan, ledger=ledger, crew=Simulated(done), seconds=1e9).run()
+        CampaignDriver(plan=plan, ledger=ledger, crew=Simulated(done), seconds=1e9).run()
         wall, cpu = time.monotonic() - started, time.process_time() - cpu
         ledger.close()
         here = now(ledger.state)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from ropecheck.conformance.campaign.blocks import Plan
-from ropecheck.conformance.campaign.driver import Driver
+from ropecheck.conformance.campaign.blocks import CampaignPlan
+from ropecheck.conformance.campaign.driver import CampaignDriver
 from ropecheck.conformance.campaign.ledger import Ledger, now
 from ropecheck.conformance.campaign.ray_crew import RayCrew
 from ropecheck.conformance.campaign.station import identity
@@ -37,7 +37,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 def measure(target: str, device: str, workers: int, blocks: int) -> Measured:
     """One campaign of so many blocks. Warm-up blocks, two per place, are run first and not counted."""
     warm = 2 * workers
-    plan = Plan(
+    plan = CampaignPlan(
         targets=(target,),
         device=device,
         phases=("hypothesis", "stateful"),
@@ -50,14 +50,14 @@ def measure(target: str, device: str, workers: int, blocks: int) -> Measured:
         crew = RayCrew("", device=device, most=workers, known=known_list.FOLDER, time_limit=60.0)
         marks: list[tuple[float, int, int, int]] = []
 
-        def tell(driver: Driver) -> None:
+        def tell(driver: CampaignDriver) -> None:
             here = now(driver.ledger.state)
             if here.blocks >= warm and (not marks or here.blocks > marks[-1][1]):
                 marks.append((time.monotonic(), here.blocks, here.scenarios, here.forwards))
 
         started = time.monotonic()
         try:
-            Driver(plan=plan, ledger=ledger, crew=crew, seconds=1e6, tell=tell).run()
+            CampaignDriver(plan=plan, ledger=ledger, crew=crew, seconds=1e6, tell=tell).run()
         finally:
             ledger.close()
             crew.close()

@@ -34,7 +34,7 @@ WARM_UP = 50
 """Scenarios of each worker before the clock starts."""
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True):
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """One measurement."""
 
     by: str
@@ -72,7 +72,7 @@ def drive(pool: Pool[Plan], some: Sequence[Scenario]) -> tuple[int, float, float
     return forwards, time.monotonic() - began, time.process_time() - cpu
 
 
-def with_workers(target: str, device: str, count: int, each: int) -> Point:
+def with_workers(target: str, device: str, count: int, each: int) -> Measurement:
     """One runner, `count` workers."""
     began = time.monotonic()
     with (
@@ -83,7 +83,7 @@ def with_workers(target: str, device: str, count: int, each: int) -> Point:
         ready = time.monotonic() - began
         drive(pool, scenarios(WARM_UP * count))  # first calls compile and fill caches
         forwards, seconds, cpu = drive(pool, scenarios(each * count, WARM_UP * count))
-    return Point(
+    return Measurement(
         by="workers",
         count=count,
         scenarios=each * count,
@@ -116,7 +116,7 @@ def place(target: str, device: str, number: int, each: int, ready: Barrier, told
         told.put((forwards, time.monotonic(), seconds, cpu))
 
 
-def with_places(target: str, device: str, count: int, each: int) -> Point:
+def with_places(target: str, device: str, count: int, each: int) -> Measurement:
     """`count` runners with one worker each."""
     context = multiprocessing.get_context("spawn")
     ready, told = context.Barrier(count + 1), context.Queue()
@@ -131,7 +131,7 @@ def with_places(target: str, device: str, count: int, each: int) -> Point:
     found = [told.get() for _ in places]
     for one in places:
         one.join()
-    return Point(
+    return Measurement(
         by="places",
         count=count,
         scenarios=each * count,
@@ -154,11 +154,11 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=1000, help="scenarios of each worker")
     parser.add_argument("--json", type=Path, default=None)
     arguments = parser.parse_args()
-    points: list[Point] = []
+    points: list[Measurement] = []
     print(f"{len(os.sched_getaffinity(0))} cores, target {arguments.target} on {arguments.device}")
     print("by       count  scenarios  forwards  start s  seconds  forwards/s  of linear  runner")
     for by in arguments.by.split(","):
-        first: Point | None = None
+        first: Measurement | None = None
         for count in map(int, arguments.counts.split(",")):
             point = WAYS[by](arguments.target, arguments.device, count, arguments.each)
             first = first or point

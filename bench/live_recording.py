@@ -19,7 +19,7 @@ from ropecheck.conformance.cli.options import target_for
 from ropecheck.conformance.live.client import Connection
 from ropecheck.conformance.live.media import prompt_of
 from ropecheck.conformance.live.scripts import PICTURE, WORDS
-from ropecheck.conformance.live.server import Server, Start, toy
+from ropecheck.conformance.live.server import LiveServer, Start, toy
 from ropecheck.conformance.trace.folder import streams
 
 assert provisioned, "importing it makes provisioned releases known"
@@ -54,7 +54,7 @@ def main() -> None:
     given = parser.parse_args()
     target = target_for(given.target, given.device)
     model = toy(target, "qwen2_5_vl", given.out / "toys")
-    servers: dict[str, Server] = {}
+    servers: dict[str, LiveServer] = {}
     try:
         for mode in ("off", "log", "monitor"):
             start = Start(
@@ -68,7 +68,7 @@ def main() -> None:
                 via=given.via,
                 mode=mode,
             )
-            servers[mode] = Server(start)
+            servers[mode] = LiveServer(start)
         for server in servers.values():
             server.wait(400)
         speeds: dict[str, list[float]] = {mode: [] for mode in servers}

@@ -113,10 +113,10 @@ def transformers_work(asked: protocol.PromptTable) -> Work:
     import torch
 
     from ropecheck.adapters import family_configs
-    from ropecheck.adapters.transformers.builders import StandIn, model_class
+    from ropecheck.adapters.transformers.builders import ModelStandIn, model_class
 
     cls = model_class("qwen2_vl")
-    model = StandIn(cls, family_configs.build("qwen2_vl", asked.config))
+    model = ModelStandIn(cls, family_configs.build("qwen2_vl", asked.config))
     ids, kinds, grids = torch.tensor(asked.ids), torch.tensor(asked.kinds), torch.tensor(asked.image_grids)
     return lambda: cls.get_rope_index(model, ids, kinds, grids)  # type: ignore[attr-defined]
 

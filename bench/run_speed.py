@@ -78,7 +78,7 @@ def stages(count: int = 4000) -> None:
         start = time.process_time_ns()
         found = decoder.decode(body)
         decoded = time.process_time_ns()
-        assert isinstance(found, protocol.Answer)
+        assert isinstance(found, protocol.JobAnswer)
         forwards += judge(planned, found).forwards
         judged = time.process_time_ns()
         parts = (*(b - a for a, b in pairwise(marks)), decoded - start, judged - decoded)

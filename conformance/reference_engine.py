@@ -66,11 +66,11 @@ class ReferenceEngine:
     def run(self, step: protocol.Step) -> protocol.Result:
         """Answer one step. Raises KeyError for a request that does not exist."""
         match step:
-            case protocol.Submit():
+            case protocol.SubmitStep():
                 self.held[step.req] = self.turn_record(step.ids, step.media, self.nothing(), (), step.max_new_tokens)
             case protocol.Open():
                 self.sessions[step.session] = HeldSession(step.streaming)
-            case protocol.Turn():
+            case protocol.TurnStep():
                 self.turn(step)
             case protocol.Generate():
                 self.generate(step)
@@ -86,12 +86,14 @@ class ReferenceEngine:
                 return protocol.States(tuple(self.state(req) for req in step.reqs if req in self.held))
             case protocol.Cost():
                 return protocol.Counted(self.copies(step.forward), ())
-            case protocol.Forward():
+            case protocol.BuildForward():
                 return self.forward(step)
             case protocol.Rotary():
                 return self.rotate(step)
             case protocol.PromptTable():
-                return protocol.NotOffered("the reference's builders take histories; a table of theirs proves nothing")
+                return protocol.NotOfferedAnswer(
+                    "the reference's builders take histories; a table of theirs proves nothing"
+                )
         return protocol.Done()
 
     # ------------------------------------------------------------ requests and sessions
@@ -123,7 +125,7 @@ class ReferenceEngine:
         """A history's table, int64 [3, P], and that of a turn alone, [3, Q], as one of [3, P + Q]."""
         return compose.appended(table, turn)
 
-    def turn(self, step: protocol.Turn) -> None:
+    def turn(self, step: protocol.TurnStep) -> None:
         session = self.sessions[step.session]
         parent = session.last if session.streaming else step.parent
         if self.refuses(session, step):
@@ -144,14 +146,14 @@ class ReferenceEngine:
             known = () if step.replace and step.parent is None else session.known
             self.sessions[step.session] = replace(session, known=(*known, step.req))
 
-    def refuses(self, session: HeldSession, step: protocol.Turn) -> bool:
+    def refuses(self, session: HeldSession, step: protocol.TurnStep) -> bool:
         if session.streaming:
             return session.in_flight is not None or step.replace or bool(step.offset) or step.drop_previous_output
         if step.parent is None:
             return False
         return step.parent not in session.known or not (step.replace or self.held[step.parent].finished)
 
-    def continued(self, step: protocol.Turn, parent: Held) -> Held:
+    def continued(self, step: protocol.TurnStep, parent: Held) -> Held:
         """The new turn's record after its parent's prompt and reply."""
         reply = () if step.drop_previous_output else parent.output_ids[: parent.max_new_tokens]
         kept = parent.ids + reply
@@ -217,7 +219,7 @@ class ReferenceEngine:
         held = self.held[req]
         return Timeline(table=held.table, delta=held.delta, tabulated=held.media_width, has_media=bool(held.items))
 
-    def forward(self, step: protocol.Forward) -> protocol.Result:
+    def forward(self, step: protocol.BuildForward) -> protocol.Result:
         self.forwards += 1
         for req in step.reqs:
             self.cache_delta(req)
@@ -231,7 +233,7 @@ class ReferenceEngine:
             answered.append(self.answer("again", step, self.tables(step, lines)[0]))
         if step.padding is not None:
             answered.append(self.answer("padded", step, self.pad(step, step.padding, found[0])))
-        return protocol.Tables(tuple(answered), changed=self.changed(step))
+        return protocol.TablesAnswer(tuple(answered), changed=self.changed(step))
 
     def cache_delta(self, req: int) -> None:
         """What a later decode adds to seq_len, kept as some engines do."""
@@ -239,7 +241,7 @@ class ReferenceEngine:
         if held.items and held.delta_cache is None:
             self.held[req] = replace(held, delta_cache=held.delta - 1)
 
-    def tables(self, step: protocol.Forward, lines: Sequence[Timeline]) -> list[BatchTables]:
+    def tables(self, step: protocol.BuildForward, lines: Sequence[Timeline]) -> list[BatchTables]:
         """The forward's tables; one per forward of the mode's loop."""
         mode = mode_of(step.mode)
         parts, at = [], 0
@@ -250,14 +252,14 @@ class ReferenceEngine:
         found = [tables.tables_of(mode, parts, number) for number in range(steps)]
         return [tables.padded(one, step.tier) for one in found] if step.tier else found
 
-    def pad(self, step: protocol.Forward, padding: protocol.Padding, built: BatchTables) -> BatchTables:
+    def pad(self, step: protocol.BuildForward, padding: protocol.Padding, built: BatchTables) -> BatchTables:
         return tables.padded(built, padding.tokens)
 
-    def changed(self, step: protocol.Forward) -> tuple[str, ...]:
+    def changed(self, step: protocol.BuildForward) -> tuple[str, ...]:
         """Inputs that building the batch altered: none."""
         return ()
 
-    def copies(self, step: protocol.Forward) -> int:
+    def copies(self, step: protocol.BuildForward) -> int:
         """Host-to-device copies: the budget's floor."""
         return 0
 
@@ -280,14 +282,14 @@ class ReferenceEngine:
 
         return protocol.Rotated(turned(step.query), turned(step.key))
 
-    def answer(self, label: str, step: protocol.Forward, built: BatchTables) -> protocol.Table:
+    def answer(self, label: str, step: protocol.BuildForward, built: BatchTables) -> protocol.TablePair:
         """The tables as an engine would hand them over."""
         index = built.positions.astype(built.index_dtype, copy=False)
         rows = None if built.rows is None or step.path == "kernel" else tensor(built.rows)
-        return protocol.Table(label, tensor(index), rows)
+        return protocol.TablePair(label, tensor(index), rows)
 
 
-def answer(job: protocol.Job, engine: ReferenceEngine) -> protocol.Answer:
+def answer(job: protocol.Job, engine: ReferenceEngine) -> protocol.JobAnswer:
     """Run one job on a fresh engine."""
     results: list[protocol.Result] = []
     started = time.perf_counter_ns()
@@ -296,10 +298,10 @@ def answer(job: protocol.Job, engine: ReferenceEngine) -> protocol.Answer:
             results.append(engine.run(step))
         except Exception as error:  # an engine's exception is an answer, not the end of the worker
             results.append(protocol.Raised("engine", type(error).__name__, str(error), "reference"))
-    return protocol.Answer(job.id, tuple(results), time.perf_counter_ns() - started, engine.forwards)
+    return protocol.JobAnswer(job.id, tuple(results), time.perf_counter_ns() - started, engine.forwards)
 
 
-def without_start(step: protocol.Turn) -> protocol.Turn:
+def without_start(step: protocol.TurnStep) -> protocol.TurnStep:
     """The turn without its start of sequence, which stands at 0: everything moves up by one."""
     media = step.media
     if media is not None:

@@ -45,7 +45,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 def plan_script(script: Script) -> ScriptPlan:
     """One job of one step. Raises OutOfDomain for a script that cannot be played."""
-    return ScriptPlan(script, protocol.Job(script.id, (protocol.Play(_encoder.encode(play_of(script))),)))
+    return ScriptPlan(script, protocol.Job(script.id, (protocol.PlayStep(_encoder.encode(play_of(script))),)))
 
 
 def plan_of(subject: Subject, device: str) -> AnyPlan:

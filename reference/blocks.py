@@ -32,7 +32,7 @@ def ramp(start: int, length: int) -> Table:
     return _ramp[start : start + length]
 
 
-class Block(Protocol):
+class PlacedRun(Protocol):
     """A run, ready to be placed."""
 
     tokens: int
@@ -99,7 +99,7 @@ class AnyShape:
         np.add(self.columns, start, out=table)
 
 
-def block_of(family: MediaFamily, run: Run) -> Block:
+def block_of(family: MediaFamily, run: Run) -> PlacedRun:
     """The block of a media run. Raises OutOfDomain where the specification does."""
     block = _whole(family, run)
     if block.tokens != family.token_count(run):
@@ -107,7 +107,7 @@ def block_of(family: MediaFamily, run: Run) -> Block:
     return block if run.kept is None else AnyShape(block.columns[:, : run.kept])
 
 
-def _whole(family: MediaFamily, run: Run) -> Block:
+def _whole(family: MediaFamily, run: Run) -> PlacedRun:
     if isinstance(family, GridFamily):
         t, h, w = family.merged(run)
         return GridOfTokens(frame_times(run, t, family.tokens_per_second), h, w)
@@ -117,7 +117,7 @@ def _whole(family: MediaFamily, run: Run) -> Block:
     return AnyShape(columns)
 
 
-def _omni(family: Qwen2_5Omni | Qwen3Omni, run: Run) -> Block:
+def _omni(family: Qwen2_5Omni | Qwen3Omni, run: Run) -> PlacedRun:
     if run.kind == "audio":
         return Line(family.axes, run.tokens)
     if run.kind == "image" and run.tokens:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ropecheck.reference.blocks import Block, Line, Table, block_of
+from ropecheck.reference.blocks import Line, PlacedRun, Table, block_of
 from ropecheck.reference.prompt_tables import assemble
 from ropecheck.spec.families.declaration import MediaFamily
 from ropecheck.spec.families.prompt import Grid
@@ -45,8 +45,8 @@ def table_from_ids(
         names.append(kind)
     edges = np.flatnonzero(kinds[1:] != kinds[:-1]) + 1
     bounds = [0, *edges.tolist(), len(ids)] if len(ids) else [0]
-    texts: dict[int, Block] = {}
-    parts: list[Block] = []
+    texts: dict[int, PlacedRun] = {}
+    parts: list[PlacedRun] = []
     for number, code in enumerate(kinds[bounds[:-1]].tolist()):
         tokens = bounds[number + 1] - bounds[number]
         if code:
@@ -76,12 +76,12 @@ def _videos(
     return items
 
 
-def _taker(family: MediaFamily, kind: str, items: list[_Item]) -> Callable[[int], Block]:
+def _taker(family: MediaFamily, kind: str, items: list[_Item]) -> Callable[[int], PlacedRun]:
     """take(n): the next item's block, which must have n tokens. take(0) checks that none is left."""
     left = iter(items)
-    known: dict[_Item, Block] = {}
+    known: dict[_Item, PlacedRun] = {}
 
-    def take(tokens: int) -> Block:
+    def take(tokens: int) -> PlacedRun:
         item = next(left, None)
         if item is None:
             if tokens:

@@ -14,7 +14,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from ropecheck.reference.blocks import Block, Line, Table, block_of, ramp, write_numbered
+from ropecheck.reference.blocks import Line, PlacedRun, Table, block_of, ramp, write_numbered
 from ropecheck.spec.families.declaration import MediaFamily
 from ropecheck.spec.families.minicpm_v import MiniCPMV
 from ropecheck.spec.history import History, Run, numbered_family
@@ -27,9 +27,9 @@ def prompt_table(family: MediaFamily, history: History) -> Table:
     """int64 [axes, P]: the specification's prompt table. Raises OutOfDomain where the specification does."""
     if numbered_family(family) is not None:
         return _numbered_table(family, history)
-    blocks: dict[Run, Block] = {}
-    texts: dict[int, Block] = {}
-    parts: list[Block] = []
+    blocks: dict[Run, PlacedRun] = {}
+    texts: dict[int, PlacedRun] = {}
+    parts: list[PlacedRun] = []
     for run in history:
         if run.kind == "text":
             part = texts.get(run.tokens)
@@ -50,7 +50,7 @@ def delta(table: Table) -> int:
     return int(table.max()) + 1 - table.shape[1] if table.shape[1] else 0
 
 
-def assemble(axes: int, parts: Sequence[Block]) -> Table:
+def assemble(axes: int, parts: Sequence[PlacedRun]) -> Table:
     """Every block moved to its start, which is the running sum of the extents before it: int64 [axes, P]."""
     extents = [part.extent for part in parts]
     lengths = [part.tokens for part in parts]

@@ -15,7 +15,7 @@ from ropecheck.spec.history import History, OutOfDomain, cut, length, text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class TurnRequest:
     """A turn as its client asks for it: the session parameters of the public interface."""
 
     session: int
@@ -56,7 +56,7 @@ def open_session(state: State, session: int, streaming: bool) -> State:
     return with_session(state, Session(session=session, streaming=streaming))
 
 
-def turn(state: State, op: Asked) -> State:
+def turn(state: State, op: TurnRequest) -> State:
     """A request arrives in a session; refused turns join as such and change nothing else."""
     session = state.sessions.get(op.session)
     if session is None:
@@ -124,7 +124,7 @@ def _leave(state: State, request: Request, finished: bool) -> State:
     return with_session(state, replace(session, in_flight=None, last=last))
 
 
-def _parent(state: State, session: Session, op: Asked) -> Request | None:
+def _parent(state: State, session: Session, op: TurnRequest) -> Request | None:
     if session.streaming:
         return None if session.last is None else state.requests[session.last]
     if op.parent is None or op.parent not in session.known:
@@ -132,7 +132,7 @@ def _parent(state: State, session: Session, op: Asked) -> Request | None:
     return state.requests[op.parent]
 
 
-def _is_refused(state: State, session: Session, op: Asked) -> bool:
+def _is_refused(state: State, session: Session, op: TurnRequest) -> bool:
     if session.streaming:
         rewrites = op.replace or bool(op.offset) or op.drop_previous_output
         return rules.must_refuse(True, session.in_flight is not None, True, True, rewrites)
@@ -147,7 +147,7 @@ def _is_refused(state: State, session: Session, op: Asked) -> bool:
     return rules.must_refuse(False, False, finished, known, False)
 
 
-def _history(state: State, parent: Request | None, op: Asked) -> tuple[History, tuple[int, ...]]:
+def _history(state: State, parent: Request | None, op: TurnRequest) -> tuple[History, tuple[int, ...]]:
     """The new request's whole prompt, and the token ids that it keeps from its parent."""
     if parent is None:
         return rules.afresh(op.prompt), ()

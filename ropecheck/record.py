@@ -56,7 +56,7 @@ def _imported(module: ModuleType) -> None:
     watch.install(module, _open)
 
 
-def _open(header: events.Header) -> Any:
+def _open(header: events.TraceHeader) -> Any:
     from ropecheck.adapters.recording import KEEP, LARGEST
     from ropecheck.adapters.sglang.recorder.sink import Files
 
@@ -68,14 +68,14 @@ def _open(header: events.Header) -> Any:
     return Files(folder, header, f"scheduler-{os.getpid()}", largest=int(limit / KEEP), judge=judge)
 
 
-def _monitor(header: events.Header, folder: Path) -> Any:
+def _monitor(header: events.TraceHeader, folder: Path) -> Any:
     """Compares where the tables are."""
     import logging
 
     from ropecheck.adapters.sglang.recorder.monitor import EVERY, Monitor
-    from ropecheck.conformance.trace.follow import Follower
+    from ropecheck.conformance.trace.follow import TraceFollower
 
-    follower = Follower(header.family)
+    follower = TraceFollower(header.family)
     every = int(os.environ.get("ROPECHECK_MONITOR_EVERY") or EVERY)
     file = folder / f"monitor-{os.getpid()}.json"
     return Monitor(follower.feed, follower.place, file, logging.getLogger("ropecheck").error, every)

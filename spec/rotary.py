@@ -126,7 +126,7 @@ def axes(pairs: int, sections: Sequence[int], arrangement: str) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class TokenHeads:
     """The heads of all tokens, of query or key."""
 
     name: str
@@ -138,7 +138,7 @@ class Part:
     dtype: str = "float32"
 
 
-Heads = tuple[Part, ...]
+Heads = tuple[TokenHeads, ...]
 
 
 @dataclass(kw_only=True)
@@ -178,13 +178,13 @@ class Rotation:
         """Whether both dimensions of the pair are turned by this row's angle, in query and key."""
         return next(self._places([(pair, row)]), None) is None
 
-    def places(self, which: Sequence[int], sign: int = 1) -> list[Place]:
+    def places(self, which: Sequence[int], sign: int = 1) -> list[HeadPlace]:
         """Per part and dimension, the first value that is not right where pair i is turned by row which[i]; `sign`:
         forwards or backwards."""
         behind = self.changed(range(2 * self.layout.pairs, self.layout.head_size))
         return [*self._places(enumerate(which), sign), *behind]
 
-    def changed(self, dims: Iterable[int]) -> list[Place]:
+    def changed(self, dims: Iterable[int]) -> list[HeadPlace]:
         """Per part and dimension, the first value that is not what it was."""
         pairs = list(enumerate(zip(self.given, self.seen or (), strict=True)))
         return [
@@ -195,7 +195,7 @@ class Rotation:
             for place in self._far(part, dim, given.dims[dim])
         ]
 
-    def _places(self, turns: Iterable[tuple[int, int]], sign: int = 1) -> Iterator[Place]:
+    def _places(self, turns: Iterable[tuple[int, int]], sign: int = 1) -> Iterator[HeadPlace]:
         layout, size = self.layout, magnitude(self.layout.scaling)
         for pair, row in turns:
             angle = sign * frequency(pair, layout.pairs, layout.base, layout.scaling)
@@ -210,7 +210,7 @@ class Rotation:
                 yield from self._far(part, pair, first)
                 yield from self._far(part, pair + layout.pairs, second)
 
-    def _far(self, part: int, dim: int, right: Sequence[float]) -> Iterator[Place]:
+    def _far(self, part: int, dim: int, right: Sequence[float]) -> Iterator[HeadPlace]:
         seen = () if self.seen is None else self.seen[part].dims[dim]
         off_by = list(map(sub, right, seen))
         if not off_by or (
@@ -219,12 +219,12 @@ class Rotation:
             return
         for at, off in enumerate(off_by):
             if not -self.tolerance <= off <= self.tolerance:  # not a number is never close
-                yield Place(part, at, dim, right[at], seen[at])
+                yield HeadPlace(part, at, dim, right[at], seen[at])
                 return
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class HeadPlace:
     """A wrong value: query before key, token by token, head by head, dimension by dimension."""
 
     part: int
@@ -495,7 +495,7 @@ def _unlike(given: Heads, seen: Heads | None) -> Violation | None:
     return None
 
 
-def _wrong_place(view: Rotation, shape: str, places: Sequence[Place] | None = None) -> Violation | None:
+def _wrong_place(view: Rotation, shape: str, places: Sequence[HeadPlace] | None = None) -> Violation | None:
     """The first wrong value, under that shape; None where all are right."""
     first = min(view.places(view.layout.axes) if places is None else places, default=None)
     if first is None:

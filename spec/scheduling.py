@@ -52,7 +52,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class TokenCount:
     """The engine's own count of a row's tokens, and the history's."""
 
     mode: str
@@ -149,8 +149,8 @@ def members(view: Member) -> Violation | None:
     )
 
 
-@rule("schedule.counts", of=Counted, source=SCHEDULING)
-def counts(view: Counted) -> Violation | None:
+@rule("schedule.counts", of=TokenCount, source=SCHEDULING)
+def counts(view: TokenCount) -> Violation | None:
     """The length that a batch gives for a row must be the length of its history up to the last token that it reads."""
     if view.seq_len == view.right:
         return None

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from ropecheck.adapters.protocol import Forward
+from ropecheck.adapters.protocol import BuildForward
 from ropecheck.adapters.sglang.capabilities import Absent, filled
 from ropecheck.adapters.sglang.stand_ins import HIDDEN, VOCABULARY, StandIn, runner
 from ropecheck.adapters.sglang.state import JobState
@@ -91,7 +91,7 @@ def runner_for(state: JobState, mode: str, device: str | None = None) -> Any:
     return shared_runner(device or state.device, algorithm, mode != "dllm_extend", draft)
 
 
-def schedule_batch(state: JobState, forward: Forward, device: str | None = None, member: str = "") -> Any:
+def schedule_batch(state: JobState, forward: BuildForward, device: str | None = None, member: str = "") -> Any:
     """The engine's batch for this forward. device: "meta" to count copies, else the job's. member: the
     ForwardMode, where the mode's name does not say it."""
     device = device or state.device
@@ -131,7 +131,7 @@ def between_others(lengths: Any) -> Any:
     return wide[::2]
 
 
-def set_windows(state: JobState, forward: Forward, batch: Any) -> None:
+def set_windows(state: JobState, forward: BuildForward, batch: Any) -> None:
     """The extend windows of the batch, on it and on its requests, as the scheduler leaves them."""
     if forward.mode == "dllm_extend":
         batch.dllm_config = dllm_config(state, forward.batch.number("block_size"))
@@ -159,7 +159,7 @@ def set_windows(state: JobState, forward: Forward, batch: Any) -> None:
         batch.decoding_reqs = batch.reqs[prefilling:]
 
 
-def prefill_rows(forward: Forward) -> int:
+def prefill_rows(forward: BuildForward) -> int:
     """Rows of an extend-shaped batch that prefill; the others decode."""
     return sum(len(part.reqs) for part in forward.batch.parts if "extend_len" in part.fields)
 
@@ -197,7 +197,7 @@ def dllm_config(state: JobState, block_size: int) -> Any:
     )
 
 
-def token_count(forward: Forward) -> int:
+def token_count(forward: BuildForward) -> int:
     """How many tokens the forward feeds. A count of inputs, not a position."""
     rows = len(forward.reqs)
     if forward.positions:
@@ -211,12 +211,12 @@ def token_count(forward: Forward) -> int:
     return rows * forward.batch.number("topk", 1) if forward.mode == "draft_decode" else rows
 
 
-def verify_lens(forward: Forward) -> list[int]:
+def verify_lens(forward: BuildForward) -> list[int]:
     """Nodes of each request of a ragged verify, root included."""
     return [len(parents) + 1 for parents in forward.batch.each("parents")]
 
 
-def draft_input(state: JobState, forward: Forward, device: str) -> Any:
+def draft_input(state: JobState, forward: BuildForward, device: str) -> Any:
     """A draft input as a verify leaves it, without positions: scores, drafted tokens and hidden states of zeros."""
     rows, topk = len(forward.reqs), forward.batch.number("topk", 1)
     return filled(

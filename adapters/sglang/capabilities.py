@@ -199,7 +199,7 @@ class Absent(Exception):
     """This release lacks what the step needs; the message says what."""
 
 
-class Lost(Exception):
+class LostCapability(Exception):
     """This version is known to have the capability, and the adapter does not find it: a failure, not a lack."""
 
 
@@ -266,7 +266,11 @@ class Engine:
 
     def absent(self, name: str, message: str) -> Exception:
         """What to raise where the capability was not found: Absent where this version has none, else Lost."""
-        return Lost(f"{message}; sglang {self.version} is known to have it") if self.offered(name) else Absent(message)
+        return (
+            LostCapability(f"{message}; sglang {self.version} is known to have it")
+            if self.offered(name)
+            else Absent(message)
+        )
 
     def mode(self, member: str) -> Any:
         """The ForwardMode member, or None when this release lacks it."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ropecheck.adapters.protocol import Table
+from ropecheck.adapters.protocol import TablePair
 
 
 class Comparator:
@@ -24,7 +24,7 @@ class Comparator:
         self._kept: list[tuple[Any, int, int]] = []
         self._right = bytearray()
 
-    def add(self, right: Table, positions: Any, rows: Any) -> bool:
+    def add(self, right: TablePair, positions: Any, rows: Any) -> bool:
         """Keep both tables for comparison. False where dtypes or shapes differ already: nothing is kept."""
         pairs = ((right.positions, positions), (right.mrope, rows))
         if any((want is None) != (seen is None) for want, seen in pairs):

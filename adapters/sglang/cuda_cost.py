@@ -24,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ropecheck.adapters.protocol import Counted, Forward
+from ropecheck.adapters.protocol import BuildForward, Counted
 from ropecheck.adapters.sglang import batches, forwards, kernels, speculation
 from ropecheck.adapters.sglang.meter import engine_line, passed_on
 from ropecheck.adapters.sglang.state import JobState
@@ -32,7 +32,7 @@ from ropecheck.adapters.sglang.state import JobState
 Call = Callable[[], Any]
 
 
-def measured(state: JobState, forward: Forward) -> Counted:
+def measured(state: JobState, forward: BuildForward) -> Counted:
     """The counts of one forward. Raises what the engine raises, and Absent."""
     build(state, forward)()
     torch.cuda.synchronize()
@@ -59,7 +59,7 @@ def measured(state: JobState, forward: Forward) -> Counted:
     )
 
 
-def build(state: JobState, forward: Forward) -> Call:
+def build(state: JobState, forward: BuildForward) -> Call:
     """A fresh batch, ready to be given to the engine's constructor or preparing function."""
     for number in forward.reqs:
         inputs = state.req(number).multimodal_inputs

@@ -105,7 +105,7 @@ class Handler(BaseHTTPRequestHandler):
         """Nothing is logged."""
 
 
-class Server(ThreadingHTTPServer):
+class EngineServer(ThreadingHTTPServer):
     """Many clients at once."""
 
     request_queue_size = 128
@@ -130,7 +130,7 @@ def main() -> None:
 
     port, arguments = int(sys.argv[1]), renamed(json.loads(sys.argv[2]))
     Handler.doors = Doors(sglang.Engine(**arguments))
-    Server(("127.0.0.1", port), Handler).serve_forever()
+    EngineServer(("127.0.0.1", port), Handler).serve_forever()
 
 
 if __name__ == "__main__":

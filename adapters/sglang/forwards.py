@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import torch
 
-from ropecheck.adapters.protocol import Forward, Table, Tables
+from ropecheck.adapters.protocol import BuildForward, TablePair, TablesAnswer
 from ropecheck.adapters.sglang import batches, kernels, requests, speculation, trees
 from ropecheck.adapters.sglang.capabilities import filled
 from ropecheck.adapters.sglang.padding import padded
@@ -26,7 +26,7 @@ from ropecheck.adapters.sglang.wire import pack
 
 WINDOWED = ("EXTEND", "SPLIT_PREFILL", "MIXED")
 
-CALLERS: dict[str, Callable[[JobState, Forward, Any], Any]] = {
+CALLERS: dict[str, Callable[[JobState, BuildForward, Any], Any]] = {
     "draft_decode": speculation.draft_decode,
     "target_verify": speculation.target_verify,
     "draft_extend_v2": speculation.draft_extend,
@@ -36,11 +36,11 @@ CALLERS: dict[str, Callable[[JobState, Forward, Any], Any]] = {
 """Modes whose batch the engine prepares in a function that runs without pools; the others are always set by hand."""
 
 
-ROUTES: dict[str, Callable[[JobState, Forward], Tables]] = {}
+ROUTES: dict[str, Callable[[JobState, BuildForward], TablesAnswer]] = {}
 """Modes with a function of their own: `more_modes`, and those of files outside the repository (`outside`)."""
 
 
-def run(state: JobState, forward: Forward) -> Tables:
+def run(state: JobState, forward: BuildForward) -> TablesAnswer:
     """Build the forward's batch through the engine and report its tables. Raises Absent."""
     kernels.ran.clear()
     if forward.path == "kernel":
@@ -55,24 +55,24 @@ def run(state: JobState, forward: Forward) -> Tables:
     return direct(state, forward)
 
 
-def direct(state: JobState, forward: Forward) -> Tables:
+def direct(state: JobState, forward: BuildForward) -> TablesAnswer:
     """The batch is set by hand and given to the engine's batch constructor; a repeat gives it the same batch."""
     batch = batches.schedule_batch(state, forward)
     runner = batches.runner_for(state, forward.mode)
     snapshot = batches.Snapshot(batch)
-    tables: list[Table] = []
+    tables: list[TablePair] = []
     batch.spec_info = spec_info(state, forward, batch)
     for again in ("", "again") if forward.repeat else ("",):
         made = batches.init_new(state, batch, runner)
         tables += read(state, forward, made, again, runner)
-    return Tables(tuple(tables), snapshot.changes(), tuple(dict.fromkeys(kernels.ran)))
+    return TablesAnswer(tuple(tables), snapshot.changes(), tuple(dict.fromkeys(kernels.ran)))
 
 
-def by_caller(state: JobState, forward: Forward) -> Tables:
+def by_caller(state: JobState, forward: BuildForward) -> TablesAnswer:
     """The engine's own preparing function builds the batch; a repeat starts from a fresh batch of the same requests."""
     prepare = CALLERS[forward.mode]
     runner = batches.runner_for(state, forward.mode)
-    tables: list[Table] = []
+    tables: list[TablePair] = []
     changed: tuple[str, ...] = ()
     for again in ("", "again") if forward.repeat else ("",):
         batch = speculation.prepared_batch(state, forward)
@@ -86,21 +86,21 @@ def by_caller(state: JobState, forward: Forward) -> Tables:
         else:
             tables += read(state, forward, made, again, runner)
         changed = changed or snapshot.changes()
-    return Tables(tuple(tables), changed, tuple(dict.fromkeys(kernels.ran)))
+    return TablesAnswer(tuple(tables), changed, tuple(dict.fromkeys(kernels.ran)))
 
 
-def read(state: JobState, forward: Forward, made: Any, again: str, runner: Any) -> list[Table]:
+def read(state: JobState, forward: BuildForward, made: Any, again: str, runner: Any) -> list[TablePair]:
     """The tables of a built batch: its own, and of the wider buffer."""
     own = state.table(again, forward, made)
     return [own] if again else [own, *in_wider_buffer(state, forward, made, runner)]
 
 
-def in_wider_buffer(state: JobState, forward: Forward, made: Any, runner: Any) -> list[Table]:
+def in_wider_buffer(state: JobState, forward: BuildForward, made: Any, runner: Any) -> list[TablePair]:
     """The tables of a built batch in the wider buffer that the forward asks for, if it does."""
     return [] if forward.padding is None else [padded(state, forward, made, runner)]
 
 
-def kernel(state: JobState, forward: Forward) -> Tables:
+def kernel(state: JobState, forward: BuildForward) -> TablesAnswer:
     """The engine's Triton kernel for 1-D extend positions, run for itself."""
     function = state.engine.compute_position_triton
     if function is None:
@@ -109,10 +109,10 @@ def kernel(state: JobState, forward: Forward) -> Tables:
     total = sum(length for _, length in forward.batch.windows)
     positions, _ = state.meter.call(function, windows[:, 0].contiguous(), windows[:, 1].contiguous(), total)
     kernels.ran.append(kernels.qualified(function))
-    return Tables((Table("", pack(positions), None),), (), tuple(dict.fromkeys(kernels.ran)))
+    return TablesAnswer((TablePair("", pack(positions), None),), (), tuple(dict.fromkeys(kernels.ran)))
 
 
-def spec_info(state: JobState, forward: Forward, batch: Any) -> Any:
+def spec_info(state: JobState, forward: BuildForward, batch: Any) -> Any:
     """The speculative input that the engine's caller would bring, with the job's positions."""
     engine = state.engine
     if forward.mode == "draft_extend_v2":
@@ -148,14 +148,14 @@ def verify_info(state: JobState, batch: Any, positions: Any, num_steps: int, top
     )
 
 
-def with_positions(forward: Forward) -> Forward:
+def with_positions(forward: BuildForward) -> BuildForward:
     """The forward as the direct path wants it: some positions, whose values a meta tensor drops."""
     if forward.positions or forward.mode not in ("target_verify", "draft_decode"):
         return forward
     return msgspec.structs.replace(forward, positions=(0,) * batches.token_count(forward))
 
 
-def set_draft_extend_windows(forward: Forward, batch: Any) -> None:
+def set_draft_extend_windows(forward: BuildForward, batch: Any) -> None:
     """The windows as `prepare_for_draft_extend` hands them over: host lists, or device tensors without host lengths."""
     rows = len(forward.reqs)
     batch.extend_num_tokens = rows * forward.batch.number("num_draft_tokens")

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from ropecheck.adapters.protocol import Forward, Padding, Table
+from ropecheck.adapters.protocol import BuildForward, Padding, TablePair
 from ropecheck.adapters.sglang import batches, kernels
 from ropecheck.adapters.sglang.capabilities import filled, taken
 from ropecheck.adapters.sglang.stand_ins import HIDDEN, AttentionBackend, StandIn
@@ -42,7 +42,7 @@ FAKED = (
 )
 
 
-def draft(state: JobState, forward: Forward, batch: Any) -> Table:
+def draft(state: JobState, forward: BuildForward, batch: Any) -> TablePair:
     """`EAGLEDraftCudaGraphRunner.execute` on a prepared draft batch. Raises Absent."""
     runner = runner_of(
         state, forward, "EAGLEDraftCudaGraphRunner", "EagleDraftInputBuffers", forward.batch.number("topk", 1)
@@ -50,7 +50,7 @@ def draft(state: JobState, forward: Forward, batch: Any) -> Table:
     return replayed(state, forward, runner, lambda: runner.execute(copied(batch)))
 
 
-def frozen_kv(state: JobState, forward: Forward, batch: Any) -> Table:
+def frozen_kv(state: JobState, forward: BuildForward, batch: Any) -> TablePair:
     """`FrozenKVMTPCudaGraphRunner.execute` on a draft batch whose rows are repeated per branch. Raises Absent."""
     runner = runner_of(
         state, forward, "FrozenKVMTPCudaGraphRunner", "FrozenKVMTPInputBuffers", forward.batch.number("topk", 1)
@@ -72,7 +72,7 @@ def frozen_kv(state: JobState, forward: Forward, batch: Any) -> Table:
     return replayed(state, forward, runner, lambda: runner.execute(batch))
 
 
-def draft_extend(state: JobState, forward: Forward, batch: Any) -> Table:
+def draft_extend(state: JobState, forward: BuildForward, batch: Any) -> TablePair:
     """`EAGLEDraftExtendCudaGraphRunner.execute` on a prepared draft extend batch. Raises Absent."""
     width = forward.batch.number("num_draft_tokens")
     runner = runner_of(
@@ -92,7 +92,7 @@ def draft_extend(state: JobState, forward: Forward, batch: Any) -> Table:
     )
 
 
-def multi_layer(state: JobState, forward: Forward, batch: Any) -> Table:
+def multi_layer(state: JobState, forward: BuildForward, batch: Any) -> TablePair:
     """`MultiLayerEagleMultiStepDraftExtendCudaGraphRunner.prepare`, whose buffers every layer's graph reads."""
     name, buffers = "MultiLayerEagleMultiStepDraftExtendCudaGraphRunner", "MultiLayerEagleDraftExtendInputBuffers"
     runner = runner_of(state, forward, name, buffers, forward.batch.number("num_draft_tokens"), method="prepare")
@@ -107,7 +107,7 @@ def multi_layer(state: JobState, forward: Forward, batch: Any) -> Table:
     return state.table("padded", forward, static_tables(runner, runner.bs))
 
 
-def decode(state: JobState, forward: Forward, batch: Any, registry: Any) -> tuple[int, int] | None:
+def decode(state: JobState, forward: BuildForward, batch: Any, registry: Any) -> tuple[int, int] | None:
     """`DecodeCudaGraphRunner.load_batch`, which fills the job's registry. Returns the (batch, tokens) of the graph that
     it would replay; None where a release has no such step."""
     cls = state.engine.DecodeCudaGraphRunner
@@ -164,13 +164,13 @@ def slots(registry: Any) -> Any:
     return StandIn(**held, mamba_track_indices=None, num_token_non_padded=None, encoder_lens=None, custom_mask=None)
 
 
-def _padding(forward: Forward) -> Padding:
+def _padding(forward: BuildForward) -> Padding:
     assert forward.padding is not None
     return forward.padding
 
 
 def runner_of(
-    state: JobState, forward: Forward, name: str, buffers: str, width: int, steps: int = 0, method: str = "execute"
+    state: JobState, forward: BuildForward, name: str, buffers: str, width: int, steps: int = 0, method: str = "execute"
 ) -> Any:
     """The job's runner of this class, width and number of steps, its captured size set to the step's. Raises Absent."""
     state.engine.needs(name, buffers)
@@ -192,7 +192,7 @@ def runner_of(
     return runner
 
 
-def common(state: JobState, forward: Forward, width: int) -> dict[str, Any]:
+def common(state: JobState, forward: BuildForward, width: int) -> dict[str, Any]:
     """What every runner reads: one GPU, no data parallelism, attention and graph replaced."""
     backend = AttentionBackend()
     rows = state.widest[0]
@@ -261,9 +261,9 @@ def copied(batch: Any) -> Any:
     return batch
 
 
-def replayed(state: JobState, forward: Forward, runner: Any, execute: Callable[[], Any]) -> Table:
+def replayed(state: JobState, forward: BuildForward, runner: Any, execute: Callable[[], Any]) -> TablePair:
     """What the graph would have read, had it been replayed inside `execute`."""
-    seen: list[Table] = []
+    seen: list[TablePair] = []
 
     def replay(shape_key: Any, forward_batch: Any) -> Any:
         start = perf_counter_ns()

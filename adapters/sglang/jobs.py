@@ -35,7 +35,7 @@ from ropecheck.adapters.sglang import (
     stand_ins,
     trace,
 )
-from ropecheck.adapters.sglang.capabilities import Absent, Engine, Lost
+from ropecheck.adapters.sglang.capabilities import Absent, Engine, LostCapability
 from ropecheck.adapters.sglang.meter import raised
 from ropecheck.adapters.sglang.scheduler import FAKED as SCHEDULER_FAKED
 from ropecheck.adapters.sglang.scheduler import hosts
@@ -68,36 +68,36 @@ def prompt_table(state: JobState, step: protocol.PromptTable) -> protocol.Result
     return families.prompt_table(step, call=state.meter.call)
 
 
-def play(state: JobState, step: protocol.Play) -> Any:
+def play(state: JobState, step: protocol.PlayStep) -> Any:
     """A client's script on the real scheduler, in a process of its own."""
     return state.meter.call(hosts.play, step, state.traced)
 
 
 HANDLERS: dict[type, Callable[[JobState, Any], Any]] = {
-    protocol.Submit: requests.submit,
+    protocol.SubmitStep: requests.submit,
     protocol.Open: sessions.open_session,
-    protocol.Turn: sessions.turn,
+    protocol.TurnStep: sessions.turn,
     protocol.Generate: requests.generate,
     protocol.Finish: requests.finish,
     protocol.Abort: requests.abort,
     protocol.Retract: requests.retract,
     protocol.Schedule: requests.schedule,
-    protocol.Forward: forwards.run,
+    protocol.BuildForward: forwards.run,
     protocol.Observe: requests.observe,
     protocol.Cost: cost.cost,
     protocol.Rotary: rotary.rotate,
     protocol.PromptTable: prompt_table,
-    protocol.Play: play,
+    protocol.PlayStep: play,
 }
 
 _DONE = protocol.Done()
 
 
-def answer(engine: Engine, job: protocol.Job, device: str = "cpu") -> protocol.Answer:
+def answer(engine: Engine, job: protocol.Job, device: str = "cpu") -> protocol.JobAnswer:
     """Run a job from nothing to its answer. Never raises for what a step does. device: the worker's own."""
     if job.device not in ("cpu", device):
-        refused = protocol.NotOffered(f"this worker was started for {device}, the job wants {job.device}")
-        return protocol.Answer(job.id, (refused,) * len(job.steps), 0, 0)
+        refused = protocol.NotOfferedAnswer(f"this worker was started for {device}, the job wants {job.device}")
+        return protocol.JobAnswer(job.id, (refused,) * len(job.steps), 0, 0)
     state = JobState(engine, job)
     results: list[protocol.Result] = []
     traced: list[tuple[str, ...]] = []
@@ -120,7 +120,7 @@ def answer(engine: Engine, job: protocol.Job, device: str = "cpu") -> protocol.A
         except Exception as error:
             results[-1] = raised(error)
     state.settle(results)
-    return protocol.Answer(
+    return protocol.JobAnswer(
         job.id,
         tuple(results),
         state.meter.ns,
@@ -131,7 +131,7 @@ def answer(engine: Engine, job: protocol.Job, device: str = "cpu") -> protocol.A
     )
 
 
-READERS = (protocol.Forward, protocol.Rotary)
+READERS = (protocol.BuildForward, protocol.Rotary)
 """Steps that read tables and make none: on a CPU their interpreted kernels call Python functions by the million."""
 
 WATCHED_JOBS = 600
@@ -163,8 +163,8 @@ def result(state: JobState, step: protocol.Step) -> protocol.Result:
     try:
         outcome: protocol.Result | None = HANDLERS[type(step)](state, step)
     except Absent as absent:
-        return protocol.NotOffered(str(absent))
-    except Lost as lost:
+        return protocol.NotOfferedAnswer(str(absent))
+    except LostCapability as lost:
         return protocol.Raised("engine", "Lost", str(lost), "")
     except Exception as error:
         return raised(error)

@@ -18,7 +18,7 @@ import msgspec
 import torch
 
 from ropecheck.adapters.batch import Batch
-from ropecheck.adapters.protocol import Forward, Table, Tables
+from ropecheck.adapters.protocol import BuildForward, TablePair, TablesAnswer
 from ropecheck.adapters.sglang import batches, forwards, kernels, speculation
 from ropecheck.adapters.sglang.capabilities import filled
 from ropecheck.adapters.sglang.imports import imported
@@ -39,7 +39,7 @@ def install() -> None:
     )
 
 
-def frozen_kv_draft(state: JobState, forward: Forward) -> Tables:
+def frozen_kv_draft(state: JobState, forward: BuildForward) -> TablesAnswer:
     """The batch as `FrozenKVMTPWorker.draft` builds it, up to its first forward."""
     tools = module(SPECULATIVE + "frozen_kv_mtp_utils")
     kind = getattr(module(SPECULATIVE + "frozen_kv_mtp_info"), "FrozenKVMTPDraftInput", None)
@@ -61,7 +61,7 @@ def frozen_kv_draft(state: JobState, forward: Forward) -> Tables:
     return answered(state, forward, build)
 
 
-def widened_draft_extend(state: JobState, forward: Forward) -> Tables:
+def widened_draft_extend(state: JobState, forward: BuildForward) -> TablesAnswer:
     """`compute_widened_draft_extend_locs_positions`, then `prepare_for_draft_extend` with what it says."""
     widened = getattr(
         module(SPECULATIVE + "multi_layer_eagle_utils"), "compute_widened_draft_extend_locs_positions", None
@@ -104,14 +104,14 @@ def widened_draft_extend(state: JobState, forward: Forward) -> Tables:
     return answered(state, forward, build)
 
 
-def beam_decode(state: JobState, forward: Forward) -> Tables:
+def beam_decode(state: JobState, forward: BuildForward) -> TablesAnswer:
     """A decode batch whose beam tail the engine's own `append_beam_tail` has put on."""
     append = getattr(module("sglang.srt.beam_search.batch_tail"), "append_beam_tail", None)
     if append is None:
         raise state.engine.absent("beam search", "this release has no beam search")
     leaders, members = forward.batch.parts
     widths = dict(zip(members.reqs, members.each("members"), strict=True))
-    single = Forward(Batch("decode", (msgspec.structs.replace(leaders, mode=""),)))
+    single = BuildForward(Batch("decode", (msgspec.structs.replace(leaders, mode=""),)))
 
     def build() -> tuple[Any, Any]:
         batch = batches.schedule_batch(state, single)
@@ -144,18 +144,18 @@ def group(members: int, device: str) -> Any:
     return StandIn(member_rows=rows.to(device), member_rows_cpu=rows, num_member_rows=members, retired=False)
 
 
-def answered(state: JobState, forward: Forward, build: Callable[[], tuple[Any, Any]]) -> Tables:
+def answered(state: JobState, forward: BuildForward, build: Callable[[], tuple[Any, Any]]) -> TablesAnswer:
     """What `build` makes, once or twice. build: the forward batch, and a snapshot of what it was made of."""
-    tables: list[Table] = []
+    tables: list[TablePair] = []
     changed: tuple[str, ...] = ()
     for again in ("", "again") if forward.repeat else ("",):
         made, snapshot = build()
         tables.append(state.table(again, forward, made))
         changed = changed or snapshot.changes()
-    return Tables(tuple(tables), changed, tuple(dict.fromkeys(kernels.ran)))
+    return TablesAnswer(tuple(tables), changed, tuple(dict.fromkeys(kernels.ran)))
 
 
-def as_mode(forward: Forward, mode: str) -> Forward:
+def as_mode(forward: BuildForward, mode: str) -> BuildForward:
     """The same rows as a batch of another mode, for functions that set a batch's fields by its mode."""
     return msgspec.structs.replace(forward, batch=Batch(mode, forward.batch.parts))
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import torch
 
-from ropecheck.adapters.protocol import Forward, Padding, Table
+from ropecheck.adapters.protocol import BuildForward, Padding, TablePair
 from ropecheck.adapters.sglang import graph_runners
 from ropecheck.adapters.sglang.state import JobState
 
-DRAFT_RUNNERS: dict[tuple[str, str], Callable[[JobState, Forward, Any], Table]] = {
+DRAFT_RUNNERS: dict[tuple[str, str], Callable[[JobState, BuildForward, Any], TablePair]] = {
     ("graph", "draft_decode"): graph_runners.draft,
     ("graph", "draft_extend_v2"): graph_runners.draft_extend,
     ("frozen_kv", "draft_decode"): graph_runners.frozen_kv,
@@ -30,7 +30,7 @@ DRAFT_RUNNERS: dict[tuple[str, str], Callable[[JobState, Forward, Any], Table]] 
 """(kind, mode) -> the runner that has buffers of its own."""
 
 
-def padded(state: JobState, forward: Forward, batch: Any, model_runner: Any) -> Table:
+def padded(state: JobState, forward: BuildForward, batch: Any, model_runner: Any) -> TablePair:
     """The tables in the wider buffer. Raises Absent, or ValueError for an unknown kind."""
     padding = forward.padding
     assert padding is not None
@@ -43,7 +43,7 @@ def padded(state: JobState, forward: Forward, batch: Any, model_runner: Any) -> 
     raise ValueError(f"unknown padding kind {padding.kind!r} of {forward.mode}")
 
 
-def graph(state: JobState, forward: Forward, padding: Padding, batch: Any) -> Table:
+def graph(state: JobState, forward: BuildForward, padding: Padding, batch: Any) -> TablePair:
     """The registry of static buffers: filled from the batch and viewed at the padded size, both as the runner does
     where there is one."""
     if state.engine.build_decode_registry is None:
@@ -80,7 +80,7 @@ def graph(state: JobState, forward: Forward, padding: Padding, batch: Any) -> Ta
     return state.table("padded", forward, view)
 
 
-def data_parallel(state: JobState, forward: Forward, padding: Padding, batch: Any, model_runner: Any) -> Table:
+def data_parallel(state: JobState, forward: BuildForward, padding: Padding, batch: Any, model_runner: Any) -> TablePair:
     """Padding to the other data-parallel ranks' size, in place as the engine does it."""
     if not hasattr(batch, "_pad_inputs_to_size"):
         raise state.engine.absent(

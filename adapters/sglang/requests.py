@@ -30,7 +30,7 @@ from ropecheck.adapters.protocol import (
     Retract,
     Schedule,
     States,
-    Submit,
+    SubmitStep,
 )
 from ropecheck.adapters.sglang.capabilities import filled
 from ropecheck.adapters.sglang.stand_ins import VOCABULARY
@@ -52,7 +52,7 @@ EQUAL = 1 << 40
 """Hashes of items of equal pixels begin here: no job has so many items."""
 
 
-def submit(state: JobState, step: Submit) -> None:
+def submit(state: JobState, step: SubmitStep) -> None:
     """A plain request arrives."""
     engine = state.engine
     ids = engine.tokens(step.ids)

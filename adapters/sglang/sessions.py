@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ropecheck.adapters.protocol import Open, Turn
+from ropecheck.adapters.protocol import Open, TurnStep
 from ropecheck.adapters.sglang.capabilities import Absent
 from ropecheck.adapters.sglang.requests import attach_media, processor_output, received_input, rid
 from ropecheck.adapters.sglang.stand_ins import VOCABULARY, StandIn
@@ -39,7 +39,7 @@ def open_session(state: JobState, step: Open) -> None:
     state.sessions[step.session] = session
 
 
-def turn(state: JobState, step: Turn) -> None:
+def turn(state: JobState, step: TurnStep) -> None:
     """A request arrives in a session. One that the engine refuses is kept as the engine made it: aborted."""
     engine = state.engine
     if step.session not in state.sessions:

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from ropecheck.adapters.protocol import Forward, Table
+from ropecheck.adapters.protocol import BuildForward, TablePair
 from ropecheck.adapters.sglang import batches, kernels, trees
 from ropecheck.adapters.sglang.capabilities import filled, taken
 from ropecheck.adapters.sglang.stand_ins import HIDDEN, VOCABULARY, AttentionBackend, StandIn
@@ -33,7 +33,7 @@ FAKED = (
 )
 
 
-def prepared_batch(state: JobState, forward: Forward) -> Any:
+def prepared_batch(state: JobState, forward: BuildForward) -> Any:
     """The batch before a preparing function runs, pools attached; on the fused path its lengths claim a GPU."""
     batch = batches.schedule_batch(state, forward)
     if forward.mode == "idle":
@@ -50,7 +50,7 @@ def prepared_batch(state: JobState, forward: Forward) -> Any:
     return batch
 
 
-def draft_decode(state: JobState, forward: Forward, batch: Any) -> Any:
+def draft_decode(state: JobState, forward: BuildForward, batch: Any) -> Any:
     """`prepare_for_draft`. Returns the forward batch before its loop. Raises Absent."""
     engine = state.engine
     require(state, "prepare_for_draft", "EagleDraftWorker")
@@ -69,9 +69,9 @@ def draft_decode(state: JobState, forward: Forward, batch: Any) -> Any:
     return result[0]
 
 
-def draft_loop(state: JobState, forward: Forward, batch: Any, first: str) -> list[Table]:
+def draft_loop(state: JobState, forward: BuildForward, batch: Any, first: str) -> list[TablePair]:
     """The engine's own draft loop over a prepared batch: one table per draft forward: `first`, "step 1" and so on."""
-    recorded: list[Table] = []
+    recorded: list[TablePair] = []
 
     def record(forward_batch: Any, *_: Any, **__: Any) -> Any:
         start = perf_counter_ns()
@@ -141,7 +141,7 @@ def draft_worker(cls: type, topk: int, num_steps: int, device: str, runner: Any)
     )
 
 
-def target_verify(state: JobState, forward: Forward, batch: Any) -> Any:
+def target_verify(state: JobState, forward: BuildForward, batch: Any) -> Any:
     """`build_eagle_verify_input`, then `eagle_prepare_for_verify`. Returns the forward batch. Raises Absent."""
     engine, device = state.engine, state.device
     require(state, "build_eagle_verify_input", "eagle_prepare_for_verify", "TreeMaskMode")
@@ -176,7 +176,7 @@ def target_verify(state: JobState, forward: Forward, batch: Any) -> Any:
     return result[0]
 
 
-def ragged_verify(state: JobState, forward: Forward, batch: Any) -> Any:
+def ragged_verify(state: JobState, forward: BuildForward, batch: Any) -> Any:
     """DSPARK's packed verify: its window builder, then the executor's own `_run_ragged`. Raises Absent."""
     engine, device = state.engine, state.device
     require(state, "RaggedVerifyLayout", "BuildRaggedVerifyWindow", "DFlashVerifyInput", "TargetVerifyExecutor")
@@ -233,7 +233,7 @@ def ragged_verify(state: JobState, forward: Forward, batch: Any) -> Any:
     return made[0]
 
 
-def draft_extend(state: JobState, forward: Forward, batch: Any) -> Any:
+def draft_extend(state: JobState, forward: BuildForward, batch: Any) -> Any:
     """`prepare_for_draft_extend`. Returns the forward batch. Raises Absent."""
     engine, device = state.engine, state.device
     require(state, "prepare_for_draft_extend")
@@ -259,7 +259,7 @@ def draft_extend(state: JobState, forward: Forward, batch: Any) -> Any:
     return result
 
 
-def idle(state: JobState, forward: Forward, batch: Any) -> Any:
+def idle(state: JobState, forward: BuildForward, batch: Any) -> Any:
     """The batch constructor on what `ScheduleBatch.prepare_for_idle` left."""
     return batches.init_new(state, batch, batches.runner_for(state, forward.mode))
 

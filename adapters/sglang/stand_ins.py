@@ -56,7 +56,7 @@ def is_wrong_call(error: BaseException) -> bool:
     return isinstance(error, TypeError) and str(error).startswith(_CALLED)
 
 
-class Plan:
+class LocationPlan:
     """Stands in for a KV location plan."""
 
     ropecheck_stand_in = True
@@ -71,9 +71,9 @@ class Translator:
     ropecheck_stand_in = True
 
     def __init__(self) -> None:
-        self._plan = Plan()
+        self._plan = LocationPlan()
 
-    def own_plan(self, forward_batch: Any) -> Plan:
+    def own_plan(self, forward_batch: Any) -> LocationPlan:
         """A plan that binds nothing."""
         return self._plan
 

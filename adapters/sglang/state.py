@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from ropecheck.adapters.protocol import Cost, Forward, Job, Result, Table, Tables
+from ropecheck.adapters.protocol import BuildForward, Cost, Job, Result, TablePair, TablesAnswer
 from ropecheck.adapters.sglang.capabilities import Absent, Engine
 from ropecheck.adapters.sglang.compare import Comparator
 from ropecheck.adapters.sglang.meter import Meter, raised
@@ -50,21 +50,21 @@ class JobState:
         self.widest = widest(job)
         self.compare_ns = 0
         self._comparator = Comparator()
-        self._unsettled: list[Table] = []
+        self._unsettled: list[TablePair] = []
 
-    def table(self, label: str, forward: Forward, holder: Any) -> Table:
+    def table(self, label: str, forward: BuildForward, holder: Any) -> TablePair:
         """The tables that a forward batch, or a runner's buffers, hold now (`positions`, `mrope_positions`); where they
         are compared on the device, an empty one in their place until `settle`."""
         positions, rows = holder.positions, holder.mrope_positions
         right = next((table for table in forward.expect if table.label == label), None)
         if right is None:
-            return Table(label, pack(positions), pack(rows))
+            return TablePair(label, pack(positions), pack(rows))
         start = perf_counter_ns()
         added = self._comparator.add(right, positions, rows)
         self.compare_ns += perf_counter_ns() - start
         if not added:
-            return Table(label, pack(positions), pack(rows))
-        self._unsettled.append(empty := Table(label, None, None))
+            return TablePair(label, pack(positions), pack(rows))
+        self._unsettled.append(empty := TablePair(label, None, None))
         return empty
 
     def settle(self, results: list[Result]) -> None:
@@ -79,13 +79,13 @@ class JobState:
         except Exception as error:
             failed = raised(error)
             for number, result in enumerate(results):
-                if isinstance(result, Tables) and any(id(one) in unsettled for one in result.tables):
+                if isinstance(result, TablesAnswer) and any(id(one) in unsettled for one in result.tables):
                     results[number] = failed
             return
         finally:
             self.compare_ns += perf_counter_ns() - start
         for number, result in enumerate(results):
-            if isinstance(result, Tables) and any(id(one) in unsettled for one in result.tables):
+            if isinstance(result, TablesAnswer) and any(id(one) in unsettled for one in result.tables):
                 tables = (settled(one, answers[id(one)]) if id(one) in answers else one for one in result.tables)
                 results[number] = msgspec.structs.replace(result, tables=tuple(tables))
 
@@ -98,11 +98,11 @@ class JobState:
         raise NeverMade(f"request {number} does not exist: the step that makes it failed or is missing")
 
 
-def settled(empty: Table, wrong: tuple[Any, Any] | None) -> Table:
+def settled(empty: TablePair, wrong: tuple[Any, Any] | None) -> TablePair:
     """The table that belongs in an empty one's place. wrong: positions and rows, None when they are right."""
     if wrong is None:
-        return Table(empty.label, None, None, True)
-    return Table(empty.label, pack(wrong[0]), pack(wrong[1]))
+        return TablePair(empty.label, None, None, True)
+    return TablePair(empty.label, pack(wrong[0]), pack(wrong[1]))
 
 
 def widest(job: Job) -> tuple[int, int]:
@@ -110,7 +110,7 @@ def widest(job: Job) -> tuple[int, int]:
     batch = tokens = 1
     for step in job.steps:
         forward = step.forward if isinstance(step, Cost) else step
-        if isinstance(forward, Forward) and forward.padding is not None:
+        if isinstance(forward, BuildForward) and forward.padding is not None:
             batch = max(batch, forward.padding.batch)
             tokens = max(tokens, forward.padding.tokens)
     return batch, tokens

@@ -91,19 +91,19 @@ def directly(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def prompt_table(step: protocol.PromptTable, device: str = "cpu", call: Call = directly) -> protocol.Result:
     """The builder's answer, called through `call`. Whatever it raises passes through, and what `imported` raises."""
     if step.family in ABSENT:
-        return protocol.NotOffered(ABSENT[step.family])
+        return protocol.NotOfferedAnswer(ABSENT[step.family])
     if step.family not in family_configs.CLASSES:
-        return protocol.NotOffered(f"this adapter knows no builder of {step.family}")
+        return protocol.NotOfferedAnswer(f"this adapter knows no builder of {step.family}")
     try:
         config = family_configs.build(step.family, step.config)
     except family_configs.NoConfiguration as lacking:
-        return protocol.NotOffered(str(lacking))
+        return protocol.NotOfferedAnswer(str(lacking))
     if step.builder in ("processor", "offsets") or (step.family in ITEMS_ONLY and not padded(step)):
         return _processor(step, config, call)
     if step.builder not in ("rope_index", NO_RATE):
-        return protocol.NotOffered(f"SGLang has no builder {step.builder!r}")
+        return protocol.NotOfferedAnswer(f"SGLang has no builder {step.builder!r}")
     if padded(step):
-        return protocol.NotOffered("SGLang builds the table of one prompt at a time, never padded")
+        return protocol.NotOfferedAnswer("SGLang builds the table of one prompt at a time, never padded")
     if step.family == "glm_image":
         return _glm_image(step, config, call)
     return _rope_index(step, config, device, call)
@@ -129,7 +129,7 @@ def _rope_index(step: protocol.PromptTable, config: Any, device: str, call: Call
 
     suffix = "_glm4v" if step.family in GLM else "_ernie45" if step.family == "ernie4_5_vl" else ""
     if not hasattr(MRotaryEmbedding, f"get_rope_index{suffix}"):
-        return protocol.NotOffered(f"this release has no get_rope_index{suffix}")
+        return protocol.NotOfferedAnswer(f"this release has no get_rope_index{suffix}")
     ids, images, videos = tensor(step.ids), tensor(step.image_grids), tensor(step.video_grids)
     if step.family in GLM:
         name = "get_rope_index_glm4v"
@@ -181,7 +181,7 @@ def _glm_image(step: protocol.PromptTable, config: Any, call: Call) -> protocol.
     found = vars(processor_module(GLM_IMAGE_MODULE)).values()
     classes = [c for c in found if hasattr(c, "_compute_glm_image_mrope_positions")]
     if not classes:
-        return protocol.NotOffered("this release has no builder for GLM-Image")
+        return protocol.NotOfferedAnswer("this release has no builder for GLM-Image")
     processor = Lender(
         classes[0],
         IMAGE_START_TOKEN_ID=config.image_start_token_id,
@@ -196,13 +196,13 @@ def _processor(step: protocol.PromptTable, config: Any, call: Call) -> protocol.
     from sglang.srt.managers.schedule_batch import Modality
 
     if step.family not in PROCESSORS:
-        return protocol.NotOffered(f"no processor of SGLang computes positions of {step.family} from items")
+        return protocol.NotOfferedAnswer(f"no processor of SGLang computes positions of {step.family} from items")
     module, name = PROCESSORS[step.family]
     cls = getattr(processor_module(module), name, None)
     if step.builder != "offsets" and not hasattr(cls, "compute_mrope_positions"):
-        return protocol.NotOffered(f"this release has no {name} that computes positions from items")
+        return protocol.NotOfferedAnswer(f"this release has no {name} that computes positions from items")
     if cls is None:
-        return protocol.NotOffered(f"this release has no {name}")
+        return protocol.NotOfferedAnswer(f"this release has no {name}")
     vision = getattr(config, "vision_config", None)
     processor = Lender(
         cls,
@@ -239,7 +239,7 @@ def _from_offsets(
 
     name = "_compute_image_only_mrope_positions_from_offsets"
     if not hasattr(cls, name):
-        return protocol.NotOffered(f"{cls.__name__} has no short cut for images")
+        return protocol.NotOfferedAnswer(f"{cls.__name__} has no short cut for images")
     answer = call(
         getattr(processor, name),
         input_len=len(step.ids[0]),
@@ -248,7 +248,7 @@ def _from_offsets(
         device=torch.device("cpu"),
     )
     if answer is None:
-        return protocol.NotOffered(f"{cls.__name__} takes its long way for this prompt")
+        return protocol.NotOfferedAnswer(f"{cls.__name__} takes its long way for this prompt")
     return _packed(answer, f"{cls.__name__}.{name}")
 
 
@@ -278,7 +278,7 @@ def _items(step: protocol.PromptTable, modalities: dict[str, Any]) -> list[Any]:
 def _packed(answer: Any, ran: str) -> protocol.Result:
     table, delta = answer
     if table is None:
-        return protocol.NotOffered(f"{ran} builds no table")
+        return protocol.NotOfferedAnswer(f"{ran} builds no table")
     return protocol.PromptTables(_tensor(table), _tensor(delta), None, ran)
 
 

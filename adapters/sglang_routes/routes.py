@@ -34,7 +34,7 @@ def drive(step: protocol.PromptTable, call: Call) -> protocol.Result:
     name = step.builder.removeprefix(PREFIX)
     base = name.removeprefix(TWICE)
     if step.family not in models.MODELS or base not in ROUTES:
-        return protocol.NotOffered(f"this adapter drives no route {name!r} of {step.family}")
+        return protocol.NotOfferedAnswer(f"this adapter drives no route {name!r} of {step.family}")
     try:
         if name.startswith(TWICE):
             return identity.drive(step, lambda one: sent_through(one, base, call, plain=True)[:2], call)

@@ -50,7 +50,7 @@ MODELS: dict[str, str] = {
 _OMNI = ("qwen2_5_omni", "qwen3_omni")
 
 
-class StandIn:
+class ModelStandIn:
     """In the model's place: its configuration and its class's functions, nothing else."""
 
     def __init__(self, cls: type, config: Any) -> None:
@@ -96,17 +96,17 @@ def prompt_table(
     import torch
 
     if step.family not in MODELS:
-        return protocol.NotOffered(f"this adapter knows no transformers class for {step.family}")
+        return protocol.NotOfferedAnswer(f"this adapter knows no transformers class for {step.family}")
     if step.builder != "rope_index":
-        return protocol.NotOffered(f"transformers has no builder {step.builder!r}")
+        return protocol.NotOfferedAnswer(f"transformers has no builder {step.builder!r}")
 
     def tensor(values: Any) -> Any:
         return None if values is None else torch.tensor(values, device=device)
 
     cls = model_class(step.family)
     if cls is None:
-        return protocol.NotOffered(f"the installed transformers has no {MODELS[step.family]} that builds tables")
-    model = StandIn(cls, family_configs.build(step.family, step.config))
+        return protocol.NotOfferedAnswer(f"the installed transformers has no {MODELS[step.family]} that builds tables")
+    model = ModelStandIn(cls, family_configs.build(step.family, step.config))
     arguments: dict[str, Any] = {
         "input_ids": tensor(step.ids),
         "image_grid_thw": tensor(step.image_grids),

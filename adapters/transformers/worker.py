@@ -105,7 +105,7 @@ def hello(device: str) -> protocol.Hello:
     )
 
 
-def answer(job: protocol.Job, device: str) -> protocol.Answer:
+def answer(job: protocol.Job, device: str) -> protocol.JobAnswer:
     """One result per step; an exception ends its step and no other."""
     from ropecheck.adapters import family_configs
     from ropecheck.adapters.transformers import builders
@@ -123,24 +123,24 @@ def answer(job: protocol.Job, device: str) -> protocol.Answer:
 
     for step in job.steps:
         if not isinstance(step, protocol.PromptTable):
-            results.append(protocol.NotOffered("transformers builds prompt tables only"))
+            results.append(protocol.NotOfferedAnswer("transformers builds prompt tables only"))
             continue
         try:
             results.append(builders.prompt_table(step, device, call))
         except family_configs.NoConfiguration as lacking:
-            results.append(protocol.NotOffered(str(lacking)))
+            results.append(protocol.NotOfferedAnswer(str(lacking)))
         except Exception as error:
             results.append(raised(error))
-    return protocol.Answer(job.id, tuple(results), spent, 0)
+    return protocol.JobAnswer(job.id, tuple(results), spent, 0)
 
 
 def raised(error: Exception) -> protocol.Raised:
     """The exception, with its innermost frame inside transformers (stage "engine") or none (stage "adapter")."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "/transformers/models/" in f.filename]
     message = str(error).splitlines()[0] if str(error) else ""
-    from ropecheck.adapters.transformers.builders import StandIn
+    from ropecheck.adapters.transformers.builders import ModelStandIn
 
-    lacking = isinstance(error, AttributeError) and isinstance(error.obj, StandIn)
+    lacking = isinstance(error, AttributeError) and isinstance(error.obj, ModelStandIn)
     if not frames or lacking:
         return protocol.Raised("adapter", type(error).__name__, message, "")
     last = frames[-1]

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 
 from ropecheck.adapters.batch import Batch, BatchPart
 from ropecheck.conformance.adopt.bridge import Checker
-from ropecheck.conformance.adopt.ledger import Ledger, explained
-from ropecheck.conformance.adopt.types import Adapter, Asked, NotOffered, Request
+from ropecheck.conformance.adopt.ledger import AdoptLedger, explained
+from ropecheck.conformance.adopt.types import Adapter, Asked, HeldRequest, NotOffered
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.run import phases as all_phases
@@ -28,12 +28,12 @@ from ropecheck.spec.modes import all_modes
 
 __all__ = [
     "Adapter",
+    "AdoptLedger",
     "Asked",
     "Batch",
     "BatchPart",
-    "Ledger",
+    "HeldRequest",
     "NotOffered",
-    "Request",
     "known_modes",
     "run_conformance",
     "survey",
@@ -58,7 +58,7 @@ class _Driver:
     def __init__(self, check: Checker) -> None:
         self.options = Options()
         self.scope = Scope()
-        self.ledger = Ledger()
+        self.ledger = AdoptLedger()
         self._check = check
         self._seen: set[str] = set()
         self._passing = Passing()
@@ -103,7 +103,7 @@ class _Driver:
         self.ledger.warnings.append(message)
 
 
-def survey(adapter: Adapter, *, phases: Sequence[str] = ("chosen",), modes: Iterable[str] | None = None) -> Ledger:
+def survey(adapter: Adapter, *, phases: Sequence[str] = ("chosen",), modes: Iterable[str] | None = None) -> AdoptLedger:
     """Drive the adapter and say what came of it, without raising for its failures.
 
     Raises UsageError for an unknown phase or mode, or an adapter without `forward`.
@@ -124,7 +124,7 @@ def survey(adapter: Adapter, *, phases: Sequence[str] = ("chosen",), modes: Iter
 
 def run_conformance(
     adapter: Adapter, *, phases: Sequence[str] = ("chosen",), modes: Iterable[str] | None = None
-) -> Ledger:
+) -> AdoptLedger:
     """Check an engine in this process. Returns what was checked.
 
     adapter: see `Adapter`. phases: those of `ropecheck list phases`. modes: only these; None: all that it offers.

@@ -13,7 +13,7 @@ import numpy as np
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.adopt.notes import functions
-from ropecheck.conformance.adopt.types import Adapter, Asked, NotOffered, Request
+from ropecheck.conformance.adopt.types import Adapter, Asked, HeldRequest, NotOffered
 from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import Check, CostCheck, Plan, TableCheck, plan
@@ -58,7 +58,7 @@ class Checker:
             by_mode={rule: modes for rule, modes in outcome.by_mode.items() if rule not in vacuous},
         )
 
-    def traced(self, scenario: Scenario) -> tuple[Plan, protocol.Answer]:
+    def traced(self, scenario: Scenario) -> tuple[Plan, protocol.JobAnswer]:
         """The scenario once more, with the functions that ran for each step."""
         asked = _reached(plan(scenario), self._pads)
         return asked, _answer(asked, self._adapter, self._modes, [], traced=True)
@@ -79,7 +79,7 @@ def _reached(planned: Plan, pads: bool) -> Plan:
 
 def _answer(
     planned: Plan, adapter: Adapter, modes: frozenset[str], typed: list[str], traced: bool = False
-) -> protocol.Answer:
+) -> protocol.JobAnswer:
     """One result per step. `typed` collects the dtypes of tables that have one of their own."""
     checks = {check.result: check for check in planned.checks if isinstance(check, TableCheck)}
     results: list[protocol.Result] = []
@@ -88,20 +88,20 @@ def _answer(
         names: list[str] = []
         match step:
             case protocol.Observe():
-                results.append(protocol.NotOffered(NO_STATE))
-            case protocol.Forward() if number in checks and checks[number].expected.mode.name not in modes:
-                results.append(protocol.NotOffered(f"{checks[number].expected.mode.name} was not asked for"))
-            case protocol.Forward() if number in checks:
+                results.append(protocol.NotOfferedAnswer(NO_STATE))
+            case protocol.BuildForward() if number in checks and checks[number].expected.mode.name not in modes:
+                results.append(protocol.NotOfferedAnswer(f"{checks[number].expected.mode.name} was not asked for"))
+            case protocol.BuildForward() if number in checks:
                 with functions(names) if traced else nullcontext():
                     results.append(_forward(step, checks[number], adapter, typed))
             case _:
                 results.append(protocol.Done())
         ran.append(tuple(names))
-    forwards = sum(isinstance(result, protocol.Tables) for result in results)
-    return protocol.Answer(planned.job.id, tuple(results), 0, forwards, traced=tuple(ran) if traced else ())
+    forwards = sum(isinstance(result, protocol.TablesAnswer) for result in results)
+    return protocol.JobAnswer(planned.job.id, tuple(results), 0, forwards, traced=tuple(ran) if traced else ())
 
 
-def _forward(step: protocol.Forward, check: TableCheck, adapter: Adapter, typed: list[str]) -> protocol.Result:
+def _forward(step: protocol.BuildForward, check: TableCheck, adapter: Adapter, typed: list[str]) -> protocol.Result:
     """Every table that the step is checked for, each asked for anew."""
     mode = check.expected.mode
     found = []
@@ -109,19 +109,19 @@ def _forward(step: protocol.Forward, check: TableCheck, adapter: Adapter, typed:
         try:
             answered = adapter.forward(_asked(step, check.expected.lines, label))
             if isinstance(answered, NotOffered):
-                return protocol.NotOffered(str(answered) or f"{mode.name} is not offered")
+                return protocol.NotOfferedAnswer(str(answered) or f"{mode.name} is not offered")
             found.append(_table(mode, label, answered, typed))
         except NotOffered as error:
-            return protocol.NotOffered(str(error) or f"{mode.name} is not offered")
+            return protocol.NotOfferedAnswer(str(error) or f"{mode.name} is not offered")
         except _Malformed as error:
             return protocol.Raised("adapter", "TypeError", str(error), "")
         except Exception as error:  # an engine's exception is a verdict, not the end of the run
             return protocol.Raised("engine", type(error).__name__, str(error), _where(error))
-    return protocol.Tables(tuple(found))
+    return protocol.TablesAnswer(tuple(found))
 
 
-def _asked(step: protocol.Forward, lines: tuple[Timeline, ...], label: str) -> Asked:
-    requests = tuple(Request(table=_rows(line), delta=line.delta if line.has_media else 0) for line in lines)
+def _asked(step: protocol.BuildForward, lines: tuple[Timeline, ...], label: str) -> Asked:
+    requests = tuple(HeldRequest(table=_rows(line), delta=line.delta if line.has_media else 0) for line in lines)
     padding = step.padding if label == "padded" else None
     return Asked(
         batch=step.batch,
@@ -136,13 +136,13 @@ def _rows(line: Timeline) -> tuple[tuple[int, ...], ...] | None:
     return tuple(map(tuple, line.table[:, : line.tabulated].tolist())) if line.has_media else None
 
 
-def _table(mode: Mode, label: str, answered: object, typed: list[str]) -> protocol.Table:
+def _table(mode: Mode, label: str, answered: object, typed: list[str]) -> protocol.TablePair:
     """An adapter's pair as a worker would send it. Raises _Malformed."""
     if not isinstance(answered, tuple | list) or len(answered) != 2:
         raise _Malformed(f"forward({mode.name}) must return (positions, rows), not {type(answered).__name__}")
     positions, rows = answered
     typed.extend(name for name in map(_dtype_of, answered) if name)
-    return protocol.Table(label, _tensor(positions, mode.index_dtype), _tensor(rows, "int64"))
+    return protocol.TablePair(label, _tensor(positions, mode.index_dtype), _tensor(rows, "int64"))
 
 
 def _dtype_of(values: object) -> str:

@@ -27,7 +27,7 @@ STATE_TOPICS = ("session", "retraction", "ownership", "freshness")
 
 
 @dataclass(slots=True)
-class Ledger:
+class AdoptLedger:
     """Counts."""
 
     scenarios: int = 0
@@ -109,7 +109,7 @@ class Ledger:
         return "no scenario of these phases reached it"
 
 
-def explained(ledger: Ledger, rule: str = "") -> str:
+def explained(ledger: AdoptLedger, rule: str = "") -> str:
     """What is wrong, of all rules or of one: one screen."""
     failures = ledger.of_rule(rule) if rule else [found for _, found in sorted(ledger.failures.items())]
     lines = [_summary(ledger, failures)]
@@ -128,7 +128,7 @@ def explained(ledger: Ledger, rule: str = "") -> str:
     return "\n".join(lines)
 
 
-def _summary(ledger: Ledger, failures: Sequence[Finding]) -> str:
+def _summary(ledger: AdoptLedger, failures: Sequence[Finding]) -> str:
     if not ledger.checked and not ledger.unrun:
         return f"nothing was checked in {ledger.scenarios} scenarios"
     unrun = f", {len(ledger.unrun)} steps could not run" if ledger.unrun else ""

@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     items.extend(_Mode.from_parent(session, name=f"ropecheck[{mode}]", mode=mode, checked=checked) for mode in checked)
 
 
-class Broken(Exception):
+class ModeFailed(Exception):
     """What a mode's test found, as text."""
 
 
@@ -61,7 +61,7 @@ class _Mode(pytest.Item):
         self.checked.run(self.mode)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        return str(excinfo.value) if excinfo.errisinstance(Broken) else super().repr_failure(excinfo, style)
+        return str(excinfo.value) if excinfo.errisinstance(ModeFailed) else super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[str, None, str]:
         return self.checked.path, None, self.name
@@ -112,7 +112,7 @@ class _Checked:
         if summary.gave_up:
             texts.append(summary.gave_up)
         if texts:
-            raise Broken("\n\n".join(texts))
+            raise ModeFailed("\n\n".join(texts))
 
     def _started(self) -> Any:
         from ropecheck.conformance.cli import check

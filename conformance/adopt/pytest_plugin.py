@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from ropecheck.conformance.adopt.ledger import Ledger
+    from ropecheck.conformance.adopt.ledger import AdoptLedger
 
-_LEDGER = pytest.StashKey["Ledger"]()
+_LEDGER = pytest.StashKey["AdoptLedger"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -88,7 +88,7 @@ class RuleBroken(Exception):
     """The engine breaks a rule, or its adapter could not run; the message is one screen."""
 
 
-def _ledger(config: pytest.Config) -> Ledger:
+def _ledger(config: pytest.Config) -> AdoptLedger:
     """What the adapter came to; driven once per process."""
     if _LEDGER not in config.stash:
         from ropecheck.conformance.adopt import survey

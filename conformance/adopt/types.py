@@ -13,7 +13,7 @@ class NotOffered(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class HeldRequest:
     """One request of a batch, as an engine holds it."""
 
     table: tuple[tuple[int, ...], ...] | None
@@ -29,7 +29,7 @@ class Asked:
 
     batch: Batch
     """Its rows: parts, each with requests and the fields that its mode names (`ropecheck explain MODE`)."""
-    requests: tuple[Request, ...] = ()
+    requests: tuple[HeldRequest, ...] = ()
     """Per row of the batch."""
     step: int = 0
     """Which forward of the mode's loop this is, from 0."""

@@ -27,7 +27,7 @@ from ropecheck.conformance.book.site import Page
 from ropecheck.conformance.book.start_picture import SCHEMES, picture
 
 
-class Built(msgspec.Struct, frozen=True):
+class SiteBuild(msgspec.Struct, frozen=True):
     """What a build made."""
 
     pages: tuple[Page, ...]
@@ -35,7 +35,7 @@ class Built(msgspec.Struct, frozen=True):
     """Internal links that lead nowhere."""
 
 
-def build(out: Path, command: Any, root: Path = ROOT) -> Built:
+def build(out: Path, command: Any, root: Path = ROOT) -> SiteBuild:
     """Write the site. command: the command line, as a tree of commands.
 
     Raises UsageError where `root` is no checkout, ValueError for a guide's link to no file.
@@ -51,4 +51,4 @@ def build(out: Path, command: Any, root: Path = ROOT) -> Built:
     files = linked.copied | schemas.files()
     files |= {f"assets/position-table-{scheme}.svg": picture(scheme).encode() for scheme in SCHEMES}
     site.write(made, files, out)
-    return Built(tuple(made), tuple(site.broken_links(out)))
+    return SiteBuild(tuple(made), tuple(site.broken_links(out)))

@@ -15,9 +15,9 @@ from ropecheck.conformance.book.words import Words
 from ropecheck.conformance.cards.shapes import SHAPES, STARTS
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.known import differences, failures
-from ropecheck.conformance.known.differences import Difference
+from ropecheck.conformance.known.differences import KnownDifference
 from ropecheck.conformance.known.failures import Known
-from ropecheck.conformance.selftest.history_score import Bug
+from ropecheck.conformance.selftest.history_score import PastBug
 from ropecheck.conformance.selftest.history_score import load as past_bugs
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.modes import all_modes
@@ -43,8 +43,8 @@ class Book:
     rules: Mapping[str, Rule] = field(default_factory=all_rules)
     modes: Mapping[str, Mode] = field(default_factory=all_modes)
     known: tuple[Known, ...] = field(default_factory=failures.load)
-    differences: tuple[Difference, ...] = field(default_factory=differences.load)
-    bugs: tuple[Bug, ...] = field(default_factory=past_bugs)
+    differences: tuple[KnownDifference, ...] = field(default_factory=differences.load)
+    bugs: tuple[PastBug, ...] = field(default_factory=past_bugs)
 
     @cached_property
     def matrices(self) -> tuple[Matrix, ...]:

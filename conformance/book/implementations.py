@@ -115,7 +115,7 @@ def ask(target: registry.Target, folder: Path, out: Path) -> tuple[str, dict[str
             for planned, answer in pool.answers(
                 replace(made, job=traced_job(made.job)) for made in map(plan, examples(mode))
             ):
-                if isinstance(answer, protocol.Answer):
+                if isinstance(answer, protocol.JobAnswer):
                     names |= dict.fromkeys(_ran(planned, answer, mode))
             found[mode.name] = {name: digest for name in names if (digest := _digest(folder, name))}
     return version, found
@@ -145,7 +145,7 @@ def _forwards(scenario: Scenario, mode: Mode) -> list[int]:
     return [n for n, op in enumerate(scenario.ops) if isinstance(op, Build) and op.batch.mode == mode.name]
 
 
-def _ran(planned: Plan, answer: protocol.Answer, mode: Mode) -> Iterable[str]:
+def _ran(planned: Plan, answer: protocol.JobAnswer, mode: Mode) -> Iterable[str]:
     """ "sglang/srt/..py:Class.function" of what ran for the mode's forwards and is named for positions."""
     for op in _forwards(planned.scenario, mode):
         for step in steps_of(planned, op):

@@ -21,7 +21,7 @@ from ropecheck.conformance.run.phases import Phase
 from ropecheck.conformance.run.session import Settings
 from ropecheck.conformance.run.session import run as run_session
 from ropecheck.conformance.selftest import history_score
-from ropecheck.conformance.selftest.history_score import Bug
+from ropecheck.conformance.selftest.history_score import PastBug
 from ropecheck.conformance.store.files import pretty, write_atomic
 from ropecheck.conformance.targets import provisioned, registry
 from ropecheck.conformance.targets.provisioned import home
@@ -29,7 +29,7 @@ from ropecheck.conformance.targets.provisioned import home
 FILE = Path(__file__).parents[1] / "data" / "observed.json"
 
 
-class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
+class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     """One witness on one engine."""
 
     engine: str
@@ -42,8 +42,8 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
 class Observed(msgspec.Struct, frozen=True):
     """known: file name of the entry without its ending -> what its witness showed. past: the same by a bug's id."""
 
-    known: dict[str, Seen] = {}
-    past: dict[str, Seen] = {}
+    known: dict[str, Observation] = {}
+    past: dict[str, Observation] = {}
 
 
 @cache
@@ -52,7 +52,7 @@ def load() -> Observed:
     return msgspec.json.decode(FILE.read_bytes(), type=Observed) if FILE.is_file() else Observed()
 
 
-def of_known(entries: Iterable[known_list.Known]) -> dict[str, Seen]:
+def of_known(entries: Iterable[known_list.Known]) -> dict[str, Observation]:
     """The witnesses on the default engine."""
     entries = list(entries)
     outcomes = {}
@@ -74,11 +74,11 @@ def of_known(entries: Iterable[known_list.Known]) -> dict[str, Seen]:
         outcome = outcomes[known.witness.id]
         failure = next((one for one in outcome.failures if one.key == known.entry.key), None)
         if failure is not None:
-            found[known.path.stem] = Seen(engine, known.witness.id, failure)
+            found[known.path.stem] = Observation(engine, known.witness.id, failure)
     return found
 
 
-def of_past(bugs: Iterable[Bug]) -> dict[str, Seen]:
+def of_past(bugs: Iterable[PastBug]) -> dict[str, Observation]:
     """The witnesses of past bugs on the last release that has each."""
     bugs = [bug for bug in bugs if not bug.missed]
     found = {}
@@ -94,7 +94,7 @@ def of_past(bugs: Iterable[Bug]) -> dict[str, Seen]:
                 one for one in seen[subject.id].failures if one.key == bug.key and history_score.shows(bug, one)
             ]
             if failures:
-                found[bug.id] = Seen(f"sglang {version}", subject.id, failures[0])
+                found[bug.id] = Observation(f"sglang {version}", subject.id, failures[0])
     return found
 
 

@@ -17,27 +17,27 @@ LONG = 60
 """Tokens of a prompt that is still read with ease; a longer one is taken where no shorter one shows the slip."""
 
 
-class Planted(msgspec.Struct, frozen=True):
+class PlantedSlip(msgspec.Struct, frozen=True):
     """slip: it has name, says, like. case: the prompt that it was planted in; None for a stream. lines: the stream."""
 
-    slip: builder.Slip | stream.Slip
+    slip: builder.BuilderSlip | stream.StreamSlip
     failure: Failure
     case: Case | None = None
     lines: tuple[str, ...] = ()
 
 
 @cache
-def planted(rule: str) -> Planted | None:
+def planted(rule: str) -> PlantedSlip | None:
     """The rule's own slip, with the failure that names it."""
     for one in stream.SLIPS:
         if one.rule == rule and (failure := _named(rule, one.wrong())):
-            return Planted(one, failure, lines=_lines(one))
+            return PlantedSlip(one, failure, lines=_lines(one))
     for slip in builder.SLIPS:
         if slip.rule == rule:
             for case in _cases():
                 given = slip.answer(case)
                 if given is not None and (failure := _named(rule, judge(case, given).failures)):
-                    return Planted(slip, failure, case)
+                    return PlantedSlip(slip, failure, case)
     return None
 
 
@@ -50,7 +50,7 @@ def _cases() -> tuple[Case, ...]:
     return tuple(sorted(builder.every_case(), key=lambda case: len(case.laid[0].ids) > LONG))
 
 
-def _lines(slip: stream.Slip) -> tuple[str, ...]:
+def _lines(slip: stream.StreamSlip) -> tuple[str, ...]:
     """The events of the stream, as a file holds them."""
     given = getattr(slip.wrong, "args", ((),))[0]
     return tuple(str(_text(one)) for one in given) if isinstance(given, tuple) else ()

@@ -18,7 +18,7 @@ MOST = 6
 """Helpers shown under a rule."""
 
 
-class Shown(msgspec.Struct, frozen=True):
+class SourcePiece(msgspec.Struct, frozen=True):
     """A piece of source. place: "spec/column_rules.py:210"."""
 
     name: str
@@ -27,7 +27,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 @cache
-def of(thing: Any) -> Shown:
+def of(thing: Any) -> SourcePiece:
     """A function or class, decorators and all. Raises LookupError for one that no file states."""
     module = sys.modules[thing.__module__]
     text, nodes = _parsed(module)
@@ -40,7 +40,7 @@ def of(thing: Any) -> Shown:
     first = min([found.lineno, *(one.lineno for one in found.decorator_list)])
     code = "\n".join(text.splitlines()[first - 1 : found.end_lineno]) + "\n"
     path = module.__name__.removeprefix("ropecheck.").replace(".", "/") + ".py"
-    return Shown(thing.__name__, f"{path}:{first}", textwrap.dedent(code))
+    return SourcePiece(thing.__name__, f"{path}:{first}", textwrap.dedent(code))
 
 
 @cache
@@ -50,15 +50,15 @@ def _parsed(module: ModuleType) -> tuple[str, list[ast.stmt]]:
 
 
 @cache
-def of_module(name: str) -> Shown:
+def of_module(name: str) -> SourcePiece:
     """A whole module."""
     module = importlib.import_module(name)
-    return Shown(name, name.removeprefix("ropecheck.").replace(".", "/") + ".py", inspect.getsource(module))
+    return SourcePiece(name, name.removeprefix("ropecheck.").replace(".", "/") + ".py", inspect.getsource(module))
 
 
-def with_helpers(function: Callable[..., Any]) -> list[Shown]:
+def with_helpers(function: Callable[..., Any]) -> list[SourcePiece]:
     """The function, then the specification's own functions that it calls, outer ones first."""
-    found: dict[str, Shown] = {}
+    found: dict[str, SourcePiece] = {}
     waiting = [function]
     while waiting and len(found) <= MOST:
         one = waiting.pop(0)

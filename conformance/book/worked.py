@@ -7,7 +7,7 @@ import itertools
 import msgspec
 
 from ropecheck.conformance.cards.operations import operation_lines, prompt_words, token_words
-from ropecheck.conformance.figures import Lane, Moment, Tables
+from ropecheck.conformance.figures import DrawnTable, Lane, Moment
 from ropecheck.conformance.plan.planner import TableCheck, plan
 from ropecheck.conformance.scenario.domains import drawn as drawn_fields
 from ropecheck.conformance.scenario.lifecycle import apply
@@ -38,7 +38,7 @@ class Worked(msgspec.Struct, frozen=True):
     requests: tuple[tuple[str, int, int, int], ...]
     """(prompt in words, P, delta, outputs) of each request."""
     lanes: tuple[Lane, ...]
-    tables: tuple[tuple[str, Tables], ...]
+    tables: tuple[tuple[str, DrawnTable], ...]
 
 
 def worked(mode: Mode) -> Worked:
@@ -117,7 +117,7 @@ def kinds(state: State, request: Request) -> tuple[str, ...]:
     return tuple(found)
 
 
-def drawn(tables: BatchTables, state: State, reqs: tuple[int, ...]) -> Tables:
+def drawn(tables: BatchTables, state: State, reqs: tuple[int, ...]) -> DrawnTable:
     """A table of the reference as the figures take it."""
     rows: dict[str, tuple[int | None, ...]] = {"1d": tuple(tables.positions.tolist())}
     if tables.rows is not None:
@@ -128,7 +128,7 @@ def drawn(tables: BatchTables, state: State, reqs: tuple[int, ...]) -> Tables:
         for column, index in zip(range(span.start, span.stop), span.tokens.tolist(), strict=True):
             owners[column] = reqs[span.row]
             words[column] = token_words(state, reqs[span.row], index)
-    return Tables(rows=rows, requests=tuple(owners), tokens=tuple(words))
+    return DrawnTable(rows=rows, requests=tuple(owners), tokens=tuple(words))
 
 
 def moments(made: Scenario, wrong: int = -1) -> list[Moment]:

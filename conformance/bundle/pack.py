@@ -34,7 +34,7 @@ SUITE = ("spec", "reference", "conformance", "adapters")
 Say = Callable[[str], None]
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class PackOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked for."""
 
     targets: tuple[str, ...]
@@ -52,7 +52,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """1 (fast) to 9 (small)."""
 
 
-class Member(msgspec.Struct, frozen=True):
+class ArchiveMember(msgspec.Struct, frozen=True):
     """A file of the archive: its name there, and where it is now."""
 
     name: str
@@ -69,7 +69,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     manifest: Manifest
 
 
-def make(options: Options, out: Path, say: Say = lambda _: None) -> Made:
+def make(options: PackOptions, out: Path, say: Say = lambda _: None) -> Made:
     """Write the archive. Raises ProvisionError, also when it is larger than asked for: then nothing is written."""
     with tempfile.TemporaryDirectory(prefix="ropecheck-bundle-") as scratch:
         members, manifest = collect(options, Path(scratch), say)
@@ -94,7 +94,7 @@ def make(options: Options, out: Path, say: Say = lambda _: None) -> Made:
     return Made(megabytes=megabytes, unpacked=unpacked / 1e6, files=len(members), links=links, manifest=manifest)
 
 
-def collect(options: Options, scratch: Path, say: Say = lambda _: None) -> tuple[list[Member], Manifest]:
+def collect(options: PackOptions, scratch: Path, say: Say = lambda _: None) -> tuple[list[ArchiveMember], Manifest]:
     """Every file of the archive, and what its manifest says. `scratch` is for wheels. Raises ProvisionError."""
     entries: list[TargetEntry] = []
     members = list(suite_members())
@@ -102,12 +102,12 @@ def collect(options: Options, scratch: Path, say: Say = lambda _: None) -> tuple
         record = provision.add(name, say=say)
         files = parts.target_files(record)
         where = f"{ROOT}/suite/.ropecheck/targets/{folder_of(record.name).name}"
-        members += [Member(f"{where}/site/{path}", source) for path, source in files.items()]
+        members += [ArchiveMember(f"{where}/site/{path}", source) for path, source in files.items()]
         kernel = parts.kernel_of(record, options.torch)
         if kernel:
             say(f"{name}: {kernel}, trimmed to sm{options.arch}")
             members += [
-                Member(f"{where}/site/{path}", source)
+                ArchiveMember(f"{where}/site/{path}", source)
                 for path, source in parts.kernel_files(kernel, options, scratch).items()
             ]
         packages = record.packages or {"sglang": record.version}
@@ -122,15 +122,15 @@ def collect(options: Options, scratch: Path, say: Say = lambda _: None) -> tuple
         )
         at = scratch / f"{folder_of(record.name).name}.json"
         at.write_bytes(pretty(moved))
-        members.append(Member(f"{where}/{RECORD}", at))
+        members.append(ArchiveMember(f"{where}/{RECORD}", at))
         entries.append(TargetEntry(name=record.name, kernel=kernel, stand_ins=() if kernel else ("sgl_kernel",)))
     about = scratch / "METADATA"
     about.write_text(f"Metadata-Version: 2.1\nName: ropecheck\nVersion: {suite_version()}\n", encoding="utf-8")
-    members.append(Member(f"{ROOT}/suite/ropecheck-{suite_version()}.dist-info/METADATA", about))
+    members.append(ArchiveMember(f"{ROOT}/suite/ropecheck-{suite_version()}.dist-info/METADATA", about))
     wanted = parts.common_packages(options.host_has)
     say(f"{len(wanted)} packages for Python {options.python}")
     site = parts.unpack_wheels(wanted, options.python, scratch)
-    members += [Member(f"{ROOT}/site/{path}", source) for path, source in site.items()]
+    members += [ArchiveMember(f"{ROOT}/site/{path}", source) for path, source in site.items()]
     manifest = Manifest(
         suite=f"{suite_version()} spec {spec_hash()}",
         python=options.python,
@@ -144,22 +144,22 @@ def collect(options: Options, scratch: Path, say: Say = lambda _: None) -> tuple
     return members, manifest
 
 
-def suite_members() -> Iterator[Member]:
+def suite_members() -> Iterator[ArchiveMember]:
     """The suite's own files, without tests and documentation, and the runner at the archive's top."""
     root = Path(__file__).resolve().parents[2]
     for package in SUITE:
         for path in sorted((root / package).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
-                yield Member(f"{ROOT}/suite/ropecheck/{path.relative_to(root)}", path)
+                yield ArchiveMember(f"{ROOT}/suite/ropecheck/{path.relative_to(root)}", path)
     for path in sorted(Path(ropecheck.__file__).parent.glob("*.py")):
-        yield Member(f"{ROOT}/suite/ropecheck/{path.name}", path)
+        yield ArchiveMember(f"{ROOT}/suite/ropecheck/{path.name}", path)
     for extra in ("pyproject.toml", "LICENSE"):
         if (root / extra).is_file():
-            yield Member(f"{ROOT}/suite/{extra}", root / extra)
-    yield Member(f"{ROOT}/run.py", root / "conformance" / "bundle" / "runner.py")
+            yield ArchiveMember(f"{ROOT}/suite/{extra}", root / extra)
+    yield ArchiveMember(f"{ROOT}/run.py", root / "conformance" / "bundle" / "runner.py")
 
 
-def pack(members: Iterable[Member], manifest: Manifest, out: Path, level: int = 3) -> tuple[int, int]:
+def pack(members: Iterable[ArchiveMember], manifest: Manifest, out: Path, level: int = 3) -> tuple[int, int]:
     """Write the archive; returns its unpacked bytes and how many files became links to an equal one."""
     filters = [{"id": lzma.FILTER_LZMA2, "preset": level, "dict_size": DICTIONARY}]
     first: dict[bytes, str] = {}
@@ -184,7 +184,7 @@ def pack(members: Iterable[Member], manifest: Manifest, out: Path, level: int = 
     return unpacked, links
 
 
-def _neighbours(member: Member) -> tuple[str, str]:
+def _neighbours(member: ArchiveMember) -> tuple[str, str]:
     """Files of one path in several releases stand together."""
     inside = member.name.rpartition("/site/")[2]
     return inside, member.name
@@ -196,7 +196,7 @@ def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
     archive.addfile(info, io.BytesIO(data))
 
 
-def biggest(members: Iterable[Member]) -> list[tuple[str, int]]:
+def biggest(members: Iterable[ArchiveMember]) -> list[tuple[str, int]]:
     """Unpacked bytes by package, the largest first; equal files count once."""
     sizes: dict[str, int] = {}
     seen: set[tuple[str, int]] = set()

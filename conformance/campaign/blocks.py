@@ -22,7 +22,7 @@ SEARCHED = ("hypothesis", "stateful", "families")
 """Phases that another seed makes new scenarios for."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CampaignPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a campaign is about."""
 
     targets: tuple[str, ...]
@@ -63,7 +63,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.target} #{self.number} (seed {self.seed}, shard {self.shard[0]}/{self.shard[1]})"
 
 
-def shrinking(plan: Plan, target: str, given: tuple[bytes, ...]) -> Block:
+def shrinking(plan: CampaignPlan, target: str, given: tuple[bytes, ...]) -> Block:
     """What a campaign ends with: its new findings' witnesses made smaller. It counts nothing."""
     return Block(
         target=target,
@@ -79,7 +79,7 @@ def shrinking(plan: Plan, target: str, given: tuple[bytes, ...]) -> Block:
     )
 
 
-def check(plan: Plan) -> None:
+def check(plan: CampaignPlan) -> None:
     """Raises UsageError for a plan that cannot be carried out."""
     if not plan.targets:
         raise UsageError("--targets: name at least one")
@@ -98,7 +98,7 @@ def check(plan: Plan) -> None:
         kept.accepts(phases.Options(corpus=Path(plan.corpus)))
 
 
-def blocks(plan: Plan, target: str) -> Iterator[Block]:
+def blocks(plan: CampaignPlan, target: str) -> Iterator[Block]:
     """The blocks of one target, in the order in which they are given out."""
     first = phases.select(plan.phases, registry.find(target, plan.device), plan.device)
     names = tuple(phase.name for phase in first)

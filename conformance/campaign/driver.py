@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ropecheck.conformance.campaign.blocks import Block, Plan, blocks, shrinking
+from ropecheck.conformance.campaign.blocks import Block, CampaignPlan, blocks, shrinking
 from ropecheck.conformance.campaign.ledger import Ledger
-from ropecheck.conformance.campaign.station import Done
+from ropecheck.conformance.campaign.station import BlockDone
 from ropecheck.conformance.errors import GaveUp
 
 DEPTH = 2
@@ -36,7 +36,7 @@ SHRINK_PATIENCE = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostBlock:
     """A block that no result will come of. fatal: of bad input, which another try cannot help. gone: its place is."""
 
     block: Block
@@ -53,7 +53,7 @@ class Crew(Protocol):
 
     def give(self, place: int, block: Block) -> None: ...
 
-    def wait(self, seconds: float) -> list[Done | Lost]:
+    def wait(self, seconds: float) -> list[BlockDone | LostBlock]:
         """What has ended; returns when something has, or after so many seconds."""
 
     def held(self, place: int) -> int:
@@ -69,15 +69,15 @@ class _Turn:
 
 
 @dataclass(slots=True)
-class Driver:
+class CampaignDriver:
     """One driver's part of a campaign."""
 
-    plan: Plan
+    plan: CampaignPlan
     ledger: Ledger
     crew: Crew
     seconds: float
     """That the whole campaign may take, all drivers together."""
-    tell: Callable[[Driver], None] = lambda driver: None
+    tell: Callable[[CampaignDriver], None] = lambda driver: None
     """Called after everything that is taken in, and at least once a second."""
     warn: Callable[[str], None] = lambda message: None
     patience: float = 600.0
@@ -131,7 +131,7 @@ class Driver:
                     self.crew.give(place, asked.pop())
             for ended in self.crew.wait(1.0):
                 waiting -= 1
-                if isinstance(ended, Done):
+                if isinstance(ended, BlockDone):
                     self.ledger.improve(ended)
                 else:
                     self.warn(f"witnesses of {ended.block.target} stay as they were found: {ended.why}")
@@ -172,8 +172,8 @@ class Driver:
                 return block
         return None
 
-    def _take(self, ended: Done | Lost) -> None:
-        if isinstance(ended, Done):
+    def _take(self, ended: BlockDone | LostBlock) -> None:
+        if isinstance(ended, BlockDone):
             self.ledger.record(ended, self.spent)
             self._tries.pop((ended.target, ended.number), None)
             return

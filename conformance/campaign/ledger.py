@@ -13,8 +13,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from ropecheck.conformance.campaign.blocks import Plan
-from ropecheck.conformance.campaign.station import Done
+from ropecheck.conformance.campaign.blocks import CampaignPlan
+from ropecheck.conformance.campaign.station import BlockDone
 from ropecheck.conformance.corpus.store import Corpus
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.report import ranges
@@ -49,7 +49,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Column(msgspec.Struct, kw_only=True):
+class TargetProgress(msgspec.Struct, kw_only=True):
     """One target."""
 
     done: str = ""
@@ -58,10 +58,10 @@ class Column(msgspec.Struct, kw_only=True):
     report: Report | None = None
 
 
-class State(msgspec.Struct, kw_only=True):
-    plan: Plan
+class CampaignState(msgspec.Struct, kw_only=True):
+    plan: CampaignPlan
     suite: str
-    columns: dict[str, Column]
+    columns: dict[str, TargetProgress]
     seconds: float = 0.0
     """That drivers have spent."""
     curve: list[Point] = []
@@ -85,7 +85,7 @@ def folder_of(target: str) -> str:
 class Ledger:
     """Opens or continues the campaign in `out`. Raises UsageError when another plan's campaign is there."""
 
-    def __init__(self, out: Path, plan: Plan, suite: str) -> None:
+    def __init__(self, out: Path, plan: CampaignPlan, suite: str) -> None:
         self._out = out
         self._journal = out / "journal.jsonl"
         out.mkdir(parents=True, exist_ok=True)
@@ -95,12 +95,12 @@ class Ledger:
         self._written = 0
         self._seen: dict[str, set[str]] = {}
 
-    def _read(self, plan: Plan, suite: str) -> State:
+    def _read(self, plan: CampaignPlan, suite: str) -> CampaignState:
         path = self._out / "state.json"
         try:
-            state = msgspec.json.decode(path.read_bytes(), type=State)
+            state = msgspec.json.decode(path.read_bytes(), type=CampaignState)
         except FileNotFoundError:
-            state = State(plan=plan, suite=suite, columns={target: Column() for target in plan.targets})
+            state = CampaignState(plan=plan, suite=suite, columns={target: TargetProgress() for target in plan.targets})
             write_atomic(path, msgspec.json.encode(state))
             return state
         except msgspec.DecodeError as error:
@@ -137,7 +137,7 @@ class Ledger:
         column = self.state.columns[target]
         return ranges.holds(column.done, number) or any(one.number == number for one in column.failed)
 
-    def record(self, done: Done, seconds: float) -> bool:
+    def record(self, done: BlockDone, seconds: float) -> bool:
         """Take in a block; False when it was there already. It is on disk when this returns."""
         if self.is_done(done.target, done.number):
             return False
@@ -168,14 +168,14 @@ class Ledger:
         bodies = [(folder / file).read_bytes() for file in sorted(files) if (folder / file).is_file()]
         return tuple(body for body in bodies if "case" not in msgspec.json.decode(body))
 
-    def improve(self, done: Done) -> None:
+    def improve(self, done: BlockDone) -> None:
         """Take over smaller witnesses of the findings; nothing is counted."""
         column = self.state.columns[done.target]
         if column.report is not None:
             self._write_files(done)
             column.report = with_witnesses(column.report, done.report)
 
-    def _write_files(self, done: Done) -> None:
+    def _write_files(self, done: BlockDone) -> None:
         folder = self._out / folder_of(done.target)
         for name, body in done.files.items():
             if not (folder / name).exists():
@@ -242,7 +242,7 @@ class Ledger:
         self._file.close()
 
 
-def now(state: State) -> Point:
+def now(state: CampaignState) -> Point:
     """Where the campaign is."""
     reports = [column.report for column in state.columns.values() if column.report is not None]
     return Point(

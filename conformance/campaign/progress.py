@@ -7,8 +7,8 @@ from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
-from ropecheck.conformance.campaign.driver import Driver
-from ropecheck.conformance.campaign.ledger import Column, State, folder_of, now
+from ropecheck.conformance.campaign.driver import CampaignDriver
+from ropecheck.conformance.campaign.ledger import CampaignState, TargetProgress, folder_of, now
 from ropecheck.conformance.report import ranges
 from ropecheck.conformance.results.chart import STYLE, line
 from ropecheck.conformance.store.files import write_atomic
@@ -24,7 +24,7 @@ class Progress:
         self._say, self._page = say, page
         self._lined = self._paged = 0.0
 
-    def __call__(self, driver: Driver, force: bool = False) -> None:
+    def __call__(self, driver: CampaignDriver, force: bool = False) -> None:
         at = time.monotonic()
         if force or at - self._lined > LINE_SECONDS:
             self._lined = at
@@ -34,7 +34,7 @@ class Progress:
             write_atomic(self._page, page(driver.ledger.state, told(driver)).encode())
 
 
-def told(driver: Driver) -> str:
+def told(driver: CampaignDriver) -> str:
     """One line."""
     state = driver.ledger.state
     here, spent = now(state), driver.spent
@@ -47,7 +47,7 @@ def told(driver: Driver) -> str:
     )
 
 
-def page(state: State, head: str) -> str:
+def page(state: CampaignState, head: str) -> str:
     """The campaign as one page that needs nothing else."""
     curve = state.curve
     at = [point.seconds for point in curve]
@@ -67,7 +67,7 @@ def page(state: State, head: str) -> str:
     )
 
 
-def _row(target: str, column: Column) -> str:
+def _row(target: str, column: TargetProgress) -> str:
     report = column.report
     new = sum(1 for one in report.findings if not one.known) if report else 0
     name = f'<a href="{escape(folder_of(target))}/report.json">{escape(target)}</a>'
@@ -77,7 +77,7 @@ def _row(target: str, column: Column) -> str:
     )
 
 
-def _findings(state: State) -> str:
+def _findings(state: CampaignState) -> str:
     rows = []
     for target, column in state.columns.items():
         for one in column.report.findings if column.report else ():

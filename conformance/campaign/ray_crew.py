@@ -21,8 +21,8 @@ import msgspec
 
 import ropecheck
 from ropecheck.conformance.campaign.blocks import Block
-from ropecheck.conformance.campaign.driver import Lost
-from ropecheck.conformance.campaign.station import Done, Station, identity
+from ropecheck.conformance.campaign.driver import LostBlock
+from ropecheck.conformance.campaign.station import BlockDone, Station, identity
 from ropecheck.conformance.errors import GaveUp, UsageError
 from ropecheck.conformance.targets import provisioned, registry
 
@@ -49,10 +49,10 @@ class _Failure(msgspec.Struct, frozen=True, tag="failure"):
 
 
 class _Result(msgspec.Struct, frozen=True, tag="result"):
-    done: Done
+    done: BlockDone
 
 
-class Place:
+class WorkerPlace:
     """The actor. Blocks and results cross as bytes, so that Ray need not know their types."""
 
     def __init__(self, known: str, time_limit: float, modules: tuple[str, ...]) -> None:
@@ -101,7 +101,7 @@ class RayCrew:
         if self._own:
             self._connect(address)
         options = {"num_cpus": 1, "num_gpus": 1 if device == "cuda" else 0, "max_restarts": 0}
-        self._make = self._ray.remote(Place).options(**options, scheduling_strategy="SPREAD")
+        self._make = self._ray.remote(WorkerPlace).options(**options, scheduling_strategy="SPREAD")
         self._arguments = (str(known.resolve()), time_limit, modules)
         self._actors: dict[int, Any] = {}
         self._ready: set[int] = set()
@@ -158,7 +158,7 @@ class RayCrew:
         self._blocks[place].append(block)
         self._waiting[self._actors[place].run.remote(msgspec.msgpack.encode(block))] = place
 
-    def wait(self, seconds: float) -> list[Done | Lost]:
+    def wait(self, seconds: float) -> list[BlockDone | LostBlock]:
         if not self._waiting:
             time.sleep(min(seconds, 0.2))
             return []
@@ -166,7 +166,7 @@ class RayCrew:
         done, _ = self._ray.wait(refs, num_returns=1, timeout=seconds)
         if done:
             done, _ = self._ray.wait(refs, num_returns=len(refs), timeout=0)
-        ended: list[Done | Lost] = []
+        ended: list[BlockDone | LostBlock] = []
         for ref in done:
             if ref in self._waiting:  # else its place was lost meanwhile
                 ended += self._answer(ref)
@@ -197,7 +197,7 @@ class RayCrew:
             self._actors[self._made] = actor
             self._waiting[actor.ready.remote()] = self._made
 
-    def _answer(self, ref: Any) -> list[Done | Lost]:
+    def _answer(self, ref: Any) -> list[BlockDone | LostBlock]:
         place = self._waiting.pop(ref)
         try:
             body = self._ray.get(ref)
@@ -211,9 +211,9 @@ class RayCrew:
             return []
         block = self._blocks[place].pop(0)  # an actor answers in order
         answer = _decoder.decode(body)
-        return [answer.done] if isinstance(answer, _Result) else [Lost(block, answer.why, answer.fatal)]
+        return [answer.done] if isinstance(answer, _Result) else [LostBlock(block, answer.why, answer.fatal)]
 
-    def _lost(self, place: int, why: str) -> list[Lost]:
+    def _lost(self, place: int, why: str) -> list[LostBlock]:
         """The place is no more: so are its blocks."""
         was_ready = place in self._ready
         self._ready.discard(place)
@@ -222,7 +222,7 @@ class RayCrew:
         blocks = self._blocks.pop(place, [])
         if not was_ready:
             self._warn(f"place {place} did not start: {why}")
-        return [Lost(block, f"place {place} is lost: {why}", gone=True) for block in blocks]
+        return [LostBlock(block, f"place {place} is lost: {why}", gone=True) for block in blocks]
 
 
 def _reachable(address: str) -> None:

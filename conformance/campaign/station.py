@@ -18,7 +18,7 @@ from ropecheck.conformance.results.gather import files_of
 from ropecheck.conformance.run import phases
 from ropecheck.conformance.run.phases import Options
 from ropecheck.conformance.run.pool import Pool
-from ropecheck.conformance.run.seat import Limits
+from ropecheck.conformance.run.seat import RunLimits
 from ropecheck.conformance.run.session import Settings, pool_of, run
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.store.files import Stored
@@ -30,7 +30,7 @@ SHRINK_SECONDS = 60.0
 """For the witnesses of a campaign's new findings, at its end."""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class CorpusScenario(msgspec.Struct, frozen=True):
     """A scenario for the corpus, and what it reached of an engine."""
 
     scenario: Scenario
@@ -38,14 +38,14 @@ class Kept(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True):
+class BlockDone(msgspec.Struct, frozen=True, kw_only=True):
     """A block that was run: its report, and the scenario files that the report names."""
 
     target: str
     number: int
     report: Report
     files: dict[str, bytes]
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[CorpusScenario, ...] = ()
 
 
 def identity() -> str:
@@ -69,13 +69,13 @@ class Station:
 
     def __init__(self, known: Path = known_list.FOLDER, time_limit: float = 20.0, workers: int = 1) -> None:
         self._known = known
-        self._limits = Limits(scenario=time_limit)
+        self._limits = RunLimits(scenario=time_limit)
         self._workers = workers
         self._folder = Path(tempfile.mkdtemp(prefix="ropecheck-station-"))
         self._pool: Pool[AnyPlan] | None = None
         self._serves = ("", "")
 
-    def run(self, block: Block) -> Done:
+    def run(self, block: Block) -> BlockDone:
         """Run a block. Raises GaveUp when its target cannot be kept running, UsageError for a block that is none."""
         out = self._folder / "block"
         settings = Settings(
@@ -112,9 +112,9 @@ class Station:
             raise GaveUp(summary.gave_up)
         report = build(summary)
         files = {name: (out / name).read_bytes() for name in sorted(files_of(report))}
-        return Done(target=block.target, number=block.number, report=report, files=files, kept=self._kept())
+        return BlockDone(target=block.target, number=block.number, report=report, files=files, kept=self._kept())
 
-    def _kept(self) -> tuple[Kept, ...]:
+    def _kept(self) -> tuple[CorpusScenario, ...]:
         """What the block's search kept; it is forgotten here."""
         corpus = Corpus(self._folder / "kept")
         found = []
@@ -122,7 +122,7 @@ class Station:
             reached = corpus.reached(engine)
             for one in corpus.subjects():
                 if isinstance(one, Scenario) and one.id in reached:
-                    found.append(Kept(one, engine, tuple(sorted(reached[one.id]))))
+                    found.append(CorpusScenario(one, engine, tuple(sorted(reached[one.id]))))
         shutil.rmtree(corpus.folder, ignore_errors=True)
         return tuple(found)
 

@@ -56,7 +56,7 @@ from ropecheck.conformance.known.find import find_scenario
 from ropecheck.conformance.report.terminal import Terminal
 from ropecheck.conformance.run import phases
 from ropecheck.conformance.run.phases import Options, Phase
-from ropecheck.conformance.run.seat import Limits
+from ropecheck.conformance.run.seat import RunLimits
 from ropecheck.conformance.run.session import Settings, refuse_illegal
 from ropecheck.conformance.run.session import run as run_session
 from ropecheck.conformance.store.files import AnyStored, Stored, subject_of
@@ -140,7 +140,7 @@ def run(
         options=Options(seed=seed, bound=bound, corpus=corpus),
         cover=cover,
         shard=shard_for(shard),
-        limits=Limits(scenario=limit_for(time_limit)),
+        limits=RunLimits(scenario=limit_for(time_limit)),
         known_folder=known,
         complete=not phase,
         write_baseline=write_baseline,
@@ -181,7 +181,7 @@ def fuzz(
         phases=phases.select(["guided" if guided else "fuzz"], chosen),
         options=Options(seed=seed, max_time=limit_for(max_time, "--max-time"), seeds=seeds or None, corpus=corpus),
         cover=cover,
-        limits=Limits(scenario=limit_for(time_limit)),
+        limits=RunLimits(scenario=limit_for(time_limit)),
         known_folder=known,
         complete=False,
     )
@@ -211,7 +211,7 @@ def replay(
         workers=1,
         out=folder,
         phases=(_phase_of(stored),),
-        limits=Limits(scenario=limit_for(time_limit)),
+        limits=RunLimits(scenario=limit_for(time_limit)),
         known_folder=known,
         witnesses=False,
         shrink_seconds=0,

@@ -42,7 +42,7 @@ def make(
     names = tuple(name.strip() for name in targets.split(",") if name.strip())
     if not names:
         raise UsageError("--targets: name at least one release")
-    options = bundle.Options(
+    options = bundle.PackOptions(
         targets=names,
         python=python,
         torch=torch,

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from ropecheck.conformance.campaign import blocks as campaign_blocks
-from ropecheck.conformance.campaign.driver import Driver
-from ropecheck.conformance.campaign.ledger import Ledger, State, folder_of
+from ropecheck.conformance.campaign.driver import CampaignDriver
+from ropecheck.conformance.campaign.ledger import CampaignState, Ledger, folder_of
 from ropecheck.conformance.campaign.progress import Progress
 from ropecheck.conformance.campaign.ray_crew import RayCrew
 from ropecheck.conformance.campaign.station import identity
@@ -61,7 +61,7 @@ def campaign(
         raise UsageError(f"--workers {workers}: must be 0 or more")
     modules = tuple(module or ())
     _import(modules)
-    plan = campaign_blocks.Plan(
+    plan = campaign_blocks.CampaignPlan(
         targets=tuple(name.strip() for name in targets.split(",") if name.strip()),
         device=device,
         seed=seed,
@@ -92,7 +92,7 @@ def campaign(
             warn=lambda line: say(f"warning: {line}"),
         )
         progress = Progress(say, out / "index.html")
-        driver = Driver(
+        driver = CampaignDriver(
             plan=plan,
             ledger=ledger,
             crew=crew,
@@ -120,7 +120,7 @@ def campaign(
     return 130 if interrupted else code_of(ledger.state)
 
 
-def code_of(state: State) -> int:
+def code_of(state: CampaignState) -> int:
     """1 before 3 before 4 before 0, over all targets."""
     codes = [exit_code(column.report) if column.report else 4 for column in state.columns.values()]
     codes += [3 for column in state.columns.values() if column.failed]

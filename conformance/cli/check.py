@@ -34,7 +34,7 @@ from ropecheck.conformance.run.events import Listener
 from ropecheck.conformance.run.phases import Options, Phase
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.relevant import Relevant, only
-from ropecheck.conformance.run.seat import Limits
+from ropecheck.conformance.run.seat import RunLimits
 from ropecheck.conformance.run.session import Settings, pool_of, verdict_of
 from ropecheck.conformance.run.session import run as run_session
 from ropecheck.conformance.run.warm import Warm
@@ -121,7 +121,7 @@ def check(
             workers=1,
             out=out,
             options=Options(seed=seed),
-            limits=Limits(scenario=limit_for(time_limit)),
+            limits=RunLimits(scenario=limit_for(time_limit)),
             known_folder=known,
             choice=choice,
             witnesses=False,

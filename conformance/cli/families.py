@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.table import Table
 
 from ropecheck.conformance.families.case import NAMES, NOT_COVERED, TARGETS, support_table
-from ropecheck.conformance.known.differences import Difference, load
+from ropecheck.conformance.known.differences import KnownDifference, load
 
 BEGIN, END = "<!-- families:begin -->", "<!-- families:end -->"
 """Between these two lines of docs/families.md stands what `ropecheck list families --markdown` prints."""
@@ -48,7 +48,7 @@ def between_markers(document: Path) -> str | None:
     return text.partition(BEGIN)[2].partition(END)[0].strip("\n") + "\n"
 
 
-def _status(family: str, target: str, status: str, entries: tuple[Difference, ...]) -> str:
+def _status(family: str, target: str, status: str, entries: tuple[KnownDifference, ...]) -> str:
     """ "checked", with the number of known differences, or why not."""
     if status != "checked":
         return f"not offered: {status}"

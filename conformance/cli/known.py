@@ -25,7 +25,7 @@ from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.known.failures import Entry
 from ropecheck.conformance.report.terminal import Terminal
 from ropecheck.conformance.run.events import Summary
-from ropecheck.conformance.run.seat import Limits
+from ropecheck.conformance.run.seat import RunLimits
 from ropecheck.conformance.run.session import Settings
 from ropecheck.conformance.run.session import run as run_session
 from ropecheck.conformance.store.files import read_any, subject_of
@@ -135,7 +135,7 @@ def _replay(target: str, device: str, time_limit: float, known: Path) -> Summary
         device=device,
         workers=1,
         out=_FOLDER,
-        limits=Limits(scenario=limit_for(time_limit)),
+        limits=RunLimits(scenario=limit_for(time_limit)),
         known_folder=known,
         complete=False,
     )

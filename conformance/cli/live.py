@@ -66,7 +66,7 @@ def live(
         if name not in scripts():
             raise UsageError(f"--script {name!r}{meant(name, scripts())}; known: {', '.join(scripts())}")
     screen = console()
-    settings = live_run.Settings(
+    settings = live_run.LiveSettings(
         target=target_for(target, device),
         device=device,
         family=family,

@@ -100,7 +100,7 @@ def remove(name: Annotated[str, typer.Argument(metavar="NAME", help="As `target 
 # ---------------------------------------------------------------- columns
 
 
-def column(name: str, *, seed: int, phase: Sequence[str], workers: int, add: bool) -> matrix.Column:
+def column(name: str, *, seed: int, phase: Sequence[str], workers: int, add: bool) -> matrix.TargetColumn:
     """The column of one target, provisioned first where that is asked for.
 
     A target that cannot run is a column that says so. Raises UsageError for an unknown one, ProvisionError for a
@@ -232,7 +232,7 @@ def score(
     return history_score.exit_code(judged)
 
 
-def witnesses_on(version: str, bugs: Sequence[history_score.Bug], add: bool) -> history_score.Seen:
+def witnesses_on(version: str, bugs: Sequence[history_score.PastBug], add: bool) -> history_score.Seen:
     """The bugs' witnesses on a release, provisioned first where that is asked for."""
     name, out = f"sglang=={version}", console()
     known = {target.name: target for target in provisioned.targets()}

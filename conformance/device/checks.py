@@ -17,14 +17,14 @@ import msgspec
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.cli import targets as cli_targets
-from ropecheck.conformance.device.limits import Checked, limit_jobs
+from ropecheck.conformance.device.limits import LimitCheck, limit_jobs
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.signature import raised_line
-from ropecheck.conformance.judge.tally import Tally
+from ropecheck.conformance.judge.tally import ScenarioTally
 from ropecheck.conformance.judge.verdict import copies
 from ropecheck.conformance.plan.planner import CostCheck, plan
-from ropecheck.conformance.run.ask import Asked, NoAnswer
+from ropecheck.conformance.run.ask import NoAnswer, StartedWorker
 from ropecheck.conformance.scenario.operations import Build, MeasureCost, Scenario
 from ropecheck.conformance.scenario.words import decode, draft, draft_extend, verify
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, chain, running, scenario
@@ -71,13 +71,13 @@ class DeviceReport(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     torch: str
     costs: tuple[CostRow, ...]
-    checks: tuple[Checked, ...]
+    checks: tuple[LimitCheck, ...]
     ran: tuple[str, ...]
 
     @property
     def exit_code(self) -> int:
         """1: something is wrong; 3: something could not run; 4: nothing was checked; 0 else."""
-        done: tuple[Checked | CostRow, ...] = (*self.checks, *self.costs)
+        done: tuple[LimitCheck | CostRow, ...] = (*self.checks, *self.costs)
         if any(check.problem for check in self.checks) or any(not row.within for row in self.costs):
             return 1
         if any(one.unrun for one in done):
@@ -111,7 +111,7 @@ def cost_scenarios() -> Iterator[tuple[str, str, Scenario]]:
             yield name, batch, scenario(f"cost of {name}, {batch}", "", start, MeasureCost(make(reqs)))
 
 
-def cost_rows(worker: Asked) -> Iterator[CostRow]:
+def cost_rows(worker: StartedWorker) -> Iterator[CostRow]:
     """The cost table of a target. Without a device only the batch constructor is counted: the preparing callers launch
     kernels, which torch's meta device has not."""
     for name, batch, measured in cost_scenarios():
@@ -141,9 +141,9 @@ def cost_rows(worker: Asked) -> Iterator[CostRow]:
                 to_host_lines=result.to_host_lines,
                 sync_lines=result.sync_lines,
                 method=result.method,
-                broken=tuple(rule.id for rule, _ in ask(Tally(), check.mode, copies(check, result))),
+                broken=tuple(rule.id for rule, _ in ask(ScenarioTally(), check.mode, copies(check, result))),
             )
-        elif isinstance(result, protocol.NotOffered):
+        elif isinstance(result, protocol.NotOfferedAnswer):
             yield msgspec.structs.replace(row, note=result.reason)
         elif isinstance(result, protocol.Raised) and result.stage == "engine":
             yield msgspec.structs.replace(row, note=raised_line(result))
@@ -155,7 +155,7 @@ def cost_rows(worker: Asked) -> Iterator[CostRow]:
 
 def run(target: str, device: str, out: Path) -> DeviceReport:
     """All checks of a target. Raises UsageError and NoAnswer."""
-    with Asked(find(target, device), device, out / "device-worker.log") as worker:
+    with StartedWorker(find(target, device), device, out / "device-worker.log") as worker:
         hello = worker.hello
         costs = tuple(cost_rows(worker))
         checks = tuple(limit_jobs(worker))

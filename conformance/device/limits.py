@@ -18,9 +18,9 @@ from ropecheck.adapters.batch import Batch, BatchPart, Value
 from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.signature import raised_line
 from ropecheck.conformance.judge.tables import seen
-from ropecheck.conformance.judge.tally import Tally
+from ropecheck.conformance.judge.tally import ScenarioTally
 from ropecheck.conformance.plan.planner import Plan, TableCheck, plan
-from ropecheck.conformance.run.ask import Asked, NoAnswer
+from ropecheck.conformance.run.ask import NoAnswer, StartedWorker
 from ropecheck.conformance.scenario.words import decode
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, running, scenario
 from ropecheck.spec.modes import mode_of
@@ -34,7 +34,7 @@ STRIDED = ("build_chain_tree", "prepare_draft_extend_layout")
 """Kernels that take the stride of their lengths."""
 
 
-class Checked(msgspec.Struct, frozen=True, kw_only=True):
+class LimitCheck(msgspec.Struct, frozen=True, kw_only=True):
     """A check of this module."""
 
     rule: str
@@ -47,19 +47,19 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """Why it could not run; "" when it did."""
 
 
-def limit_jobs(worker: Asked) -> Iterator[Checked]:
+def limit_jobs(worker: StartedWorker) -> Iterator[LimitCheck]:
     """Every check. On a host the token pool at the limit would not fit: not run there."""
     for what, forward, indices in forwards():
         rule = "table.index"
         if worker.device == "cpu" and "limit" in what:
-            yield Checked(rule=rule, what=what, note="needs a GPU's memory")
+            yield LimitCheck(rule=rule, what=what, note="needs a GPU's memory")
             continue
         try:
             result = worker.ask(job(forward, what, worker.device))[-1]
         except NoAnswer as error:
-            yield Checked(rule=rule, what=what, unrun=str(error))
+            yield LimitCheck(rule=rule, what=what, unrun=str(error))
             continue
-        if isinstance(result, protocol.Tables):
+        if isinstance(result, protocol.TablesAnswer):
             yield judged(what, result, forward, indices)
         else:
             yield without_tables(rule, what, result)
@@ -72,9 +72,9 @@ def _start(device: str) -> Plan:
     return plan(scenario("limits", "", start, decode((0, 1, 2))), device)
 
 
-def job(forward: protocol.Forward, name: str, device: str) -> protocol.Job:
+def job(forward: protocol.BuildForward, name: str, device: str) -> protocol.Job:
     """The forward, after the requests' arrival."""
-    arrivals = tuple(step for step in _start(device).job.steps if isinstance(step, protocol.Submit))
+    arrivals = tuple(step for step in _start(device).job.steps if isinstance(step, protocol.SubmitStep))
     return protocol.Job(id=name, steps=(*arrivals, forward), device=device)
 
 
@@ -84,7 +84,7 @@ def places() -> tuple[Place, ...]:
     return tuple(line.place for line in last.expected.lines)
 
 
-def forwards() -> Iterator[tuple[str, protocol.Forward, list[list[int]]]]:
+def forwards() -> Iterator[tuple[str, protocol.BuildForward, list[list[int]]]]:
     """(what, forward, per request the indices that it must read)."""
     both = (0, 1)
     last = (LIMIT - 1, LIMIT - 2)
@@ -154,7 +154,7 @@ def forwards() -> Iterator[tuple[str, protocol.Forward, list[list[int]]]]:
     )
 
 
-def strided() -> Iterator[tuple[str, protocol.Forward, list[list[int]]]]:
+def strided() -> Iterator[tuple[str, protocol.BuildForward, list[list[int]]]]:
     """Lengths with other numbers between them in memory, for batches with media and for the fused text-only ones."""
     for reqs, kind in (((0, 1), "mixed"), ((1, 2), "text")):
         for nodes in (2, 4, 5):
@@ -189,40 +189,42 @@ def strided() -> Iterator[tuple[str, protocol.Forward, list[list[int]]]]:
             )
 
 
-def speculative(mode: str, reqs: tuple[int, ...], seq_lens: tuple[int, ...], **more: Any) -> protocol.Forward:
+def speculative(mode: str, reqs: tuple[int, ...], seq_lens: tuple[int, ...], **more: Any) -> protocol.BuildForward:
     """A forward whose rows carry these lengths. more: fields of the batch, and of the forward."""
     how = {name: more.pop(name) for name in ("positions", "path", "strided", "host_lengths") if name in more}
     batch = Batch(mode, (BatchPart(reqs=reqs, fields={"seq_len": seq_lens, **more}),))
-    return protocol.Forward(batch, **how)
+    return protocol.BuildForward(batch, **how)
 
 
-def windows(*rows: tuple[int, int]) -> protocol.Forward:
+def windows(*rows: tuple[int, int]) -> protocol.BuildForward:
     """The 1-D position kernel on (prefix_len, extend_len) of each request."""
     fields: dict[str, Value] = {
         "prefix_len": tuple(row[0] for row in rows),
         "extend_len": tuple(row[1] for row in rows),
     }
-    return protocol.Forward(Batch("extend", (BatchPart(tuple(range(len(rows))), fields),)), path="kernel")
+    return protocol.BuildForward(Batch("extend", (BatchPart(tuple(range(len(rows))), fields),)), path="kernel")
 
 
-def without_tables(rule: str, what: str, result: protocol.Result) -> Checked:
+def without_tables(rule: str, what: str, result: protocol.Result) -> LimitCheck:
     """What an answer without tables comes to."""
-    if isinstance(result, protocol.NotOffered):
-        return Checked(rule=rule, what=what, note=result.reason)
+    if isinstance(result, protocol.NotOfferedAnswer):
+        return LimitCheck(rule=rule, what=what, note=result.reason)
     if not isinstance(result, protocol.Raised):
-        return Checked(rule=rule, what=what, unrun=f"answered with {type(result).__name__}")
+        return LimitCheck(rule=rule, what=what, unrun=f"answered with {type(result).__name__}")
     line = raised_line(result)
     if result.type == "InterpreterError":
-        return Checked(rule=rule, what=what, note=line)  # Triton's interpreter, not the kernel
+        return LimitCheck(rule=rule, what=what, note=line)  # Triton's interpreter, not the kernel
     if result.stage == "engine":
-        return Checked(rule=rule, what=what, problem=line)
-    return Checked(rule=rule, what=what, unrun=f"{result.stage}: {line}")
+        return LimitCheck(rule=rule, what=what, problem=line)
+    return LimitCheck(rule=rule, what=what, unrun=f"{result.stage}: {line}")
 
 
-def judged(what: str, result: protocol.Tables, forward: protocol.Forward, indices: list[list[int]]) -> Checked:
+def judged(
+    what: str, result: protocol.TablesAnswer, forward: protocol.BuildForward, indices: list[list[int]]
+) -> LimitCheck:
     """What the rules say of an answer."""
     if forward.strided and not any(name.endswith(STRIDED) for name in result.ran):
-        return Checked(rule="table.index", what=what, note="the kernel that ran takes no stride")
+        return LimitCheck(rule="table.index", what=what, note="the kernel that ran takes no stride")
     table, mode = result.tables[0], mode_of(forward.mode)
     positions, rows = seen(table.positions), None if forward.path == "kernel" else seen(table.mrope)
     view = Tables(
@@ -233,7 +235,7 @@ def judged(what: str, result: protocol.Tables, forward: protocol.Forward, indice
         index_dtype=mode.index_dtype,
         one_dimensional=forward.path == "kernel",
     )
-    tally = Tally()
+    tally = ScenarioTally()
     broken = ask(tally, mode.name, view)
     start = 0
     for req, tokens in zip(forward.reqs, indices, strict=True):
@@ -251,7 +253,7 @@ def judged(what: str, result: protocol.Tables, forward: protocol.Forward, indice
         if broken:
             rule, found = broken[0]
             line = f"{found.axis}, column {part.start + (found.at or 0)}: {found.observed}, must be {found.expected}"
-            return Checked(rule=rule.id, what=what, problem=line)
+            return LimitCheck(rule=rule.id, what=what, problem=line)
     for rule, found in broken:
-        return Checked(rule=rule.id, what=what, problem=found.message)
-    return Checked(rule="table.index", what=what)
+        return LimitCheck(rule=rule.id, what=what, problem=found.message)
+    return LimitCheck(rule="table.index", what=what)

@@ -22,7 +22,7 @@ KERNELS = ("triton ", "clamp_position_cuda", "sgl_build_tree", "build_tree_kerne
 """Parts of the names that are kernels; the rest are the callers that chose them."""
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class TargetFolder(msgspec.Struct, frozen=True, kw_only=True):
     """One target's folder."""
 
     name: str
@@ -30,19 +30,19 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     device: DeviceReport | None
 
 
-def read(folder: Path) -> Iterator[Found]:
+def read(folder: Path) -> Iterator[TargetFolder]:
     """The targets of a bundle's output folder, in its order of names."""
     for path in sorted(folder.iterdir()):
         report, device = path / "report.json", path / "device.json"
         if report.is_file() or device.is_file():
-            yield Found(
+            yield TargetFolder(
                 name=path.name,
                 report=msgspec.json.decode(report.read_bytes(), type=Report) if report.is_file() else None,
                 device=msgspec.json.decode(device.read_bytes(), type=DeviceReport) if device.is_file() else None,
             )
 
 
-def costs(found: list[Found]) -> str:
+def costs(found: list[TargetFolder]) -> str:
     """The cost table of every target, as Markdown."""
     lines = ["# What building a forward costs", ""]
     lines += ["Copies from host to device, copies back, and waits for it, inside the engine's own functions.", ""]
@@ -69,7 +69,7 @@ def short(line: str) -> str:
     return line.partition(" ")[0].rpartition("/")[2]
 
 
-def summary(found: list[Found], host: dict[str, Any]) -> str:
+def summary(found: list[TargetFolder], host: dict[str, Any]) -> str:
     """One table of all targets, then findings and kernels of each, as Markdown."""
     about = ", ".join(str(host[key]) for key in ("name", "memory") if host.get(key)) or "CPU"
     lines = [
@@ -117,7 +117,7 @@ def summary(found: list[Found], host: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def kernels(target: Found) -> list[str]:
+def kernels(target: TargetFolder) -> list[str]:
     """Which kernels are known to have run in each mode, as a Markdown table. The callers that chose them are left
     out."""
     ran: dict[str, set[str]] = {}

@@ -40,7 +40,7 @@ FUNCTION_LEVEL = ("ignored_stride",)
 """No request leads to these: `ropecheck.conformance.device.checks` must see them."""
 
 
-class Score(msgspec.Struct, frozen=True, kw_only=True):
+class FaultScore(msgspec.Struct, frozen=True, kw_only=True):
     """What one fault led to."""
 
     fault: str
@@ -56,7 +56,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def score(fault: str, target: str, device: str, out: Path, workers: int) -> Score:
+def score(fault: str, target: str, device: str, out: Path, workers: int) -> FaultScore:
     """Run the chosen scenarios, or the checks at function level, with the fault planted."""
     folder = out / f"fault-{fault}"
     if fault in FUNCTION_LEVEL:
@@ -67,12 +67,12 @@ def score(fault: str, target: str, device: str, out: Path, workers: int) -> Scor
     report.unlink(missing_ok=True)  # an earlier run's must not pass for this one's
     done = planted(fault, command)
     if not report.is_file():
-        return Score(fault=fault, caught=False, exit_code=done.returncode, warnings=(last_words(done),))
+        return FaultScore(fault=fault, caught=False, exit_code=done.returncode, warnings=(last_words(done),))
     found = msgspec.json.decode(report.read_bytes(), type=Report)
     new = [finding for finding in found.findings if not finding.known]
     mine = [finding for finding in new if finding.rule.startswith(FAULTS.get(fault, ""))]
     first = mine[0] if mine else (new[0] if new else None)
-    return Score(
+    return FaultScore(
         fault=fault,
         caught=bool(mine) and done.returncode == 1,
         exit_code=done.returncode,
@@ -86,18 +86,18 @@ def score(fault: str, target: str, device: str, out: Path, workers: int) -> Scor
     )
 
 
-def by_checks(fault: str, target: str, device: str, folder: Path) -> Score:
+def by_checks(fault: str, target: str, device: str, folder: Path) -> FaultScore:
     """Run the checks at function level with the fault planted."""
     command = [sys.executable, "-m", "ropecheck.conformance.device.checks", "--target", target, "--device", device]
     file = folder / "device.json"
     file.unlink(missing_ok=True)
     done = planted(fault, [*command, "--out", str(folder)])
     if not file.is_file():
-        return Score(fault=fault, caught=False, exit_code=done.returncode, warnings=(last_words(done),))
+        return FaultScore(fault=fault, caught=False, exit_code=done.returncode, warnings=(last_words(done),))
     report = msgspec.json.decode(file.read_bytes(), type=DeviceReport)
     wrong = [check for check in report.checks if check.problem]
     mine = next((check for check in wrong if check.rule.startswith(FAULTS[fault])), None)
-    return Score(
+    return FaultScore(
         fault=fault,
         caught=mine is not None and done.returncode == 1,
         exit_code=done.returncode,

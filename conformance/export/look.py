@@ -31,16 +31,16 @@ class Look(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was there."""
 
 
-def look(plan: Plan, answer: protocol.Answer, failure: Failure) -> Look:
+def look(plan: Plan, answer: protocol.JobAnswer, failure: Failure) -> Look:
     """Raises UsageError for a failure that one answer does not show: a law, which compares forwards."""
     for step in reversed(steps_of(plan, failure.step)):
         result = answer.results[step]
         first = failure.difference
         if isinstance(result, protocol.Raised) and failure.where:
             return Look(kind="raises", step=step, observed=f"{result.type} at {result.where}")
-        if isinstance(result, protocol.Tables) and failure.signature == "table missing":
+        if isinstance(result, protocol.TablesAnswer) and failure.signature == "table missing":
             return Look(kind="missing", step=step, label=failure.label)
-        if isinstance(result, protocol.Tables) and (found := _table(result, step, failure)) is not None:
+        if isinstance(result, protocol.TablesAnswer) and (found := _table(result, step, failure)) is not None:
             return found
         if isinstance(result, protocol.Counted) and first is not None:
             name = "syncs" if first.axis == "waits" else "copies"
@@ -57,7 +57,7 @@ def look(plan: Plan, answer: protocol.Answer, failure: Failure) -> Look:
     )
 
 
-def _table(result: protocol.Tables, step: int, failure: Failure) -> Look | None:
+def _table(result: protocol.TablesAnswer, step: int, failure: Failure) -> Look | None:
     """The failure's table, where this step has it."""
     if failure.expected is None or failure.observed is None:
         return None

@@ -12,7 +12,7 @@ from ropecheck.conformance.families import accepted
 from ropecheck.conformance.families.case import Case, Expected, expected
 from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, TableView, Unrun
-from ropecheck.conformance.judge.tally import Tally
+from ropecheck.conformance.judge.tally import ScenarioTally
 from ropecheck.conformance.scenario import dimensions
 from ropecheck.reference.blocks import Table
 from ropecheck.spec.families import FAMILIES
@@ -28,7 +28,7 @@ Broken = list[tuple[Rule, Violation]]
 
 def judge(case: Case, result: protocol.Result) -> Outcome:
     """Everything that the rules say of the answer."""
-    tally = Tally()
+    tally = ScenarioTally()
     if unjudged := without_answer(case, result):
         return unjudged
     if case.torn:
@@ -43,7 +43,7 @@ def judge(case: Case, result: protocol.Result) -> Outcome:
 
 def without_answer(case: Case, result: protocol.Result) -> Outcome | None:
     """What an answer comes to that says nothing of tables."""
-    if isinstance(result, protocol.NotOffered):
+    if isinstance(result, protocol.NotOfferedAnswer):
         return Outcome(case.id, case.name, not_offered=((case.mode, result.reason),))
     if isinstance(result, protocol.Raised) and result.stage != "engine":
         return Outcome(
@@ -54,7 +54,7 @@ def without_answer(case: Case, result: protocol.Result) -> Outcome | None:
     return None
 
 
-def _tables(tally: Tally, case: Case, want: Expected, result: protocol.PromptTables) -> None:
+def _tables(tally: ScenarioTally, case: Case, want: Expected, result: protocol.PromptTables) -> None:
     table, delta = array(result.table), array(result.delta)
     axes, batch = FAMILIES[case.family].axes, len(want.tables)
     shapes: tuple[tuple[int, ...], ...] = ((axes, batch, want.width),)
@@ -78,7 +78,7 @@ def _tables(tally: Tally, case: Case, want: Expected, result: protocol.PromptTab
 
 
 def tensors(
-    tally: Tally,
+    tally: ScenarioTally,
     case: Case,
     result: protocol.PromptTables,
     table: tuple[tuple[int, ...], ...],
@@ -92,7 +92,7 @@ def tensors(
 
 
 def one_table(
-    tally: Tally, case: Case, right: Table, got: Array | None, delta: int | float | None, number: int = 0
+    tally: ScenarioTally, case: Case, right: Table, got: Array | None, delta: int | float | None, number: int = 0
 ) -> None:
     """One prompt's table and delta. right: int64 [axes, P]; got: whatever the builder returned for this prompt."""
     laid = case.laid[number]
@@ -144,7 +144,7 @@ def signature(case: Case, right: Table, got: Array | None, number: int, column: 
     return "text starts too early" if shift[0] < 0 else "text starts too late"
 
 
-def _torn(tally: Tally, case: Case, result: protocol.Result) -> None:
+def _torn(tally: ScenarioTally, case: Case, result: protocol.Result) -> None:
     if isinstance(result, protocol.PromptTables):
         table = array(result.table)
         squeezed = table[:, 0] if table.ndim == 3 and table.shape[1] == 1 else table
@@ -156,14 +156,14 @@ def _torn(tally: Tally, case: Case, result: protocol.Result) -> None:
         tally.fail(failure(case, rule.id, shape or found.shape, f"the builder returns {found.message}"))
 
 
-def raised(tally: Tally, case: Case, broken: Broken, result: protocol.Raised) -> None:
+def raised(tally: ScenarioTally, case: Case, broken: Broken, result: protocol.Raised) -> None:
     """The engine raised where a table had to be: the first rule that its absence breaks."""
     for rule, _ in told(broken)[:1]:
         message = f"{result.type}: {result.message}"
         tally.fail(failure(case, rule.id, f"raises {result.type}", message, where=result.where))
 
 
-def outcome(case: Case, tally: Tally) -> Outcome:
+def outcome(case: Case, tally: ScenarioTally) -> Outcome:
     return Outcome(
         case.id,
         case.name,

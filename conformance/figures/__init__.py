@@ -6,15 +6,15 @@ from ropecheck.conformance.figures.draw import environment, stylesheet
 from ropecheck.conformance.figures.grid import Grid, grid
 from ropecheck.conformance.figures.history import Lane, strip
 from ropecheck.conformance.figures.picture import Column, picture
-from ropecheck.conformance.figures.tables import Tables, tables
+from ropecheck.conformance.figures.tables import DrawnTable, tables
 from ropecheck.conformance.figures.timeline import Moment, timeline
 
 __all__ = [
     "Column",
+    "DrawnTable",
     "Grid",
     "Lane",
     "Moment",
-    "Tables",
     "environment",
     "grid",
     "picture",

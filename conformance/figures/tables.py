@@ -16,7 +16,7 @@ BEFORE = 4
 """Columns drawn before the first wrong one."""
 
 
-class Tables(msgspec.Struct, frozen=True, kw_only=True):
+class DrawnTable(msgspec.Struct, frozen=True, kw_only=True):
     """One forward's table: its rows by name, from the 1-D table ("1d") on. A missing row or column is None."""
 
     rows: dict[str, tuple[int | None, ...]]
@@ -51,8 +51,8 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 def tables(
-    expected: Tables | None,
-    observed: Tables | None,
+    expected: DrawnTable | None,
+    observed: DrawnTable | None,
     *,
     caption: str = "",
     columns: int = COLUMNS,
@@ -107,18 +107,18 @@ def window(width: int, wrong: Sequence[int], columns: int) -> tuple[int, int]:
     return start, min(width, start + columns)
 
 
-def _axes(*both: Tables | None) -> list[str]:
+def _axes(*both: DrawnTable | None) -> list[str]:
     named = list(dict.fromkeys(axis for table in both if table is not None for axis in table.rows))
     return [axis for axis in named if axis != "1d" or any(table.rows.get("1d") for table in both if table is not None)]
 
 
-def _at(table: Tables | None, axis: str, column: int) -> int | None:
+def _at(table: DrawnTable | None, axis: str, column: int) -> int | None:
     cells = () if table is None else table.rows.get(axis, ())
     return cells[column] if column < len(cells) else None
 
 
 def _per_column(
-    expected: Tables | None, observed: Tables | None, field: str, width: int, unknown: int | str
+    expected: DrawnTable | None, observed: DrawnTable | None, field: str, width: int, unknown: int | str
 ) -> list[int | str]:
     found: list[int | str] = [unknown] * width
     for table in (observed, expected):

@@ -7,17 +7,17 @@ from typing import Any
 
 import msgspec
 
-from ropecheck.conformance.judge.tally import Asked, Tally
+from ropecheck.conformance.judge.tally import RulesAsked, ScenarioTally
 from ropecheck.spec.rules import Rule, Violation, changes, rules_of
 from ropecheck.spec.views import Tables
 
 
-def no_tables(tally: Tally, mode: str) -> list[tuple[Rule, Violation]]:
+def no_tables(tally: ScenarioTally, mode: str) -> list[tuple[Rule, Violation]]:
     """The rules are asked of a forward that gave no table at all: it raised, or left one out."""
     return ask(tally, mode, Tables(mode=mode, tokens=0, positions=None, rows=None))
 
 
-def ask(tally: Asked, mode: str, view: object) -> list[tuple[Rule, Violation]]:
+def ask(tally: RulesAsked, mode: str, view: object) -> list[tuple[Rule, Violation]]:
     """Every rule that speaks of this view is asked; those that it breaks, with how."""
     broken = []
     asked = tally.asked[mode]
@@ -50,7 +50,7 @@ class Settled:
         self._asked: dict[Hashable, Mapping[str, list[str]]] = {}
         self._changes = 0
 
-    def once(self, tally: Tally, key: Hashable, judge: Callable[[], None]) -> None:
+    def once(self, tally: ScenarioTally, key: Hashable, judge: Callable[[], None]) -> None:
         """`judge`, unless it found nothing wrong before. key: all that its verdict depends on."""
         if self._changes != changes():
             self._asked.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Difference, Failure
-from ropecheck.conformance.judge.tally import Tally
+from ropecheck.conformance.judge.tally import ScenarioTally
 from ropecheck.conformance.plan.planner import LawCheck, Reading, decoded
 from ropecheck.spec.history import Column
 from ropecheck.spec.rules import Violation
@@ -17,7 +17,7 @@ MODE = "laws"
 """What reports file them under."""
 
 
-def judge_law(tally: Tally, check: LawCheck, answer: protocol.Answer) -> None:
+def judge_law(tally: ScenarioTally, check: LawCheck, answer: protocol.JobAnswer) -> None:
     """Check one law. Says nothing where a forward has no readable table: its own rules have said so."""
     left = _read(check.left, answer)
     right = None if check.right is None else _read(check.right, answer)
@@ -27,12 +27,12 @@ def judge_law(tally: Tally, check: LawCheck, answer: protocol.Answer) -> None:
         _fail(tally, check, found)
 
 
-def _read(parts: tuple[Reading, ...], answer: protocol.Answer) -> Read | None:
+def _read(parts: tuple[Reading, ...], answer: protocol.JobAnswer) -> Read | None:
     """Index -> column over several forwards; None when a table is missing, misshapen or contradicts itself in width."""
     out: Read = {}
     for part in parts:
         result = answer.results[part.result]
-        if not isinstance(result, protocol.Tables):
+        if not isinstance(result, protocol.TablesAnswer):
             return None
         by_label = {table.label: table for table in result.tables}
         for label in part.labels:
@@ -47,7 +47,7 @@ def _read(parts: tuple[Reading, ...], answer: protocol.Answer) -> Read | None:
     return out
 
 
-def _fail(tally: Tally, check: LawCheck, found: Violation) -> None:
+def _fail(tally: ScenarioTally, check: LawCheck, found: Violation) -> None:
     """A law's failure follows from a rule that the same request broke at one of the same operations, if one did."""
     ops = {part.op for part in (*check.left, *(check.right or ()))}
     reqs = {part.req for part in (*check.left, *(check.right or ()))}

@@ -11,10 +11,10 @@ from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Difference, Failure, Unrun
 from ropecheck.conformance.judge.signature import raise_signature, raised_line
-from ropecheck.conformance.judge.tally import Tally
+from ropecheck.conformance.judge.tally import ScenarioTally
 from ropecheck.conformance.plan.rotary import RotaryCheck, heads, is_short
 from ropecheck.reference.rotary import LAYOUTS, Floats
-from ropecheck.spec.rotary import Heads, OfView, Part, Reach, Rotation, RowMoved, TableAfter
+from ropecheck.spec.rotary import Heads, OfView, Reach, Rotation, RowMoved, TableAfter, TokenHeads
 
 MODE = "rotary"
 """What reports file it under."""
@@ -25,7 +25,7 @@ TOLERANCE = 2e-4
 """Of float32 sines and cosines of positions up to a hundred; it grows with the position."""
 
 
-def judge_rotary(tally: Tally, check: RotaryCheck, answer: protocol.Answer) -> None:
+def judge_rotary(tally: ScenarioTally, check: RotaryCheck, answer: protocol.JobAnswer) -> None:
     """Judge the answers; without the first there is nothing to compare the others with."""
     first, *others = (answer.results[number] for number in check.results)
     layout, seen = LAYOUTS[check.layout], _heads(tally, check, first)
@@ -61,9 +61,9 @@ def _raised(result: protocol.Result) -> bool:
     return isinstance(result, protocol.Raised) and result.stage == "engine"
 
 
-def _heads(tally: Tally, check: RotaryCheck, result: protocol.Result) -> Heads | None:
+def _heads(tally: ScenarioTally, check: RotaryCheck, result: protocol.Result) -> Heads | None:
     """Query and key as answered, and what became of the table; None, with the reason told, where there are none."""
-    if isinstance(result, protocol.NotOffered):
+    if isinstance(result, protocol.NotOfferedAnswer):
         tally.not_offered.append((MODE, result.reason))
     elif isinstance(result, protocol.Raised):
         if not _raised(result):
@@ -80,9 +80,9 @@ def _heads(tally: Tally, check: RotaryCheck, result: protocol.Result) -> Heads |
     return None
 
 
-def _part(name: str, tensor: protocol.Tensor, right: Part, size: int) -> Part:
+def _part(name: str, tensor: protocol.Tensor, right: TokenHeads, size: int) -> TokenHeads:
     if (tensor.dtype, tensor.shape) != (right.dtype, right.shape):
-        return Part(name=name, dtype=tensor.dtype, shape=tensor.shape, dims=())
+        return TokenHeads(name=name, dtype=tensor.dtype, shape=tensor.shape, dims=())
     return as_part(name, np.frombuffer(tensor.data, dtype="<f4").astype(np.float64).reshape(tensor.shape[0], -1, size))
 
 
@@ -91,14 +91,14 @@ def _given(tokens: int, size: int, method: str) -> Heads:
     return tuple(as_part(name, part) for name, part in zip(PARTS, heads(tokens, size, method), strict=True))
 
 
-def as_part(name: str, values: Floats) -> Part:
+def as_part(name: str, values: Floats) -> TokenHeads:
     """values: [T, heads, size]."""
     tokens, many, size = values.shape
     dims = np.ascontiguousarray(values.transpose(2, 0, 1)).reshape(size, -1)
-    return Part(name=name, shape=(tokens, many * size), dims=tuple(array("d", dim.tobytes()) for dim in dims))
+    return TokenHeads(name=name, shape=(tokens, many * size), dims=tuple(array("d", dim.tobytes()) for dim in dims))
 
 
-def _ask(tally: Tally, check: RotaryCheck, view: object, result: protocol.Result) -> None:
+def _ask(tally: ScenarioTally, check: RotaryCheck, view: object, result: protocol.Result) -> None:
     """Another method is a kernel of its own: its faults are findings of their own."""
     raised = result if isinstance(result, protocol.Raised) else None
     for rule, found in ask(tally, MODE, view):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ropecheck.adapters import protocol
-from ropecheck.conformance.scenario.forward import Expected
+from ropecheck.conformance.scenario.forward import ExpectedTables
 from ropecheck.reference.tables import Span
 from ropecheck.reference.timeline import IntArray, Timeline
 from ropecheck.spec.modes.declaration import Tree
@@ -37,7 +37,7 @@ def index_signature(expected: IntArray, observed: IntArray) -> str:
 
 
 def column_signature(
-    expected: Expected,
+    expected: ExpectedTables,
     span: Span,
     columns: IntArray,
     indices: IntArray,
@@ -78,7 +78,7 @@ def column_signature(
 
 
 def _equal_shares(
-    expected: Expected, columns: IntArray, indices: IntArray, got: IntArray, deltas: Sequence[int]
+    expected: ExpectedTables, columns: IntArray, indices: IntArray, got: IntArray, deltas: Sequence[int]
 ) -> bool:
     """Whether packed columns were given deltas as if every request owned the same number of them."""
     fields = [field for part in expected.mode.parts for field in part.fields]
@@ -92,7 +92,7 @@ def _equal_shares(
     return bool((got == indices + shares).all())
 
 
-def fill_signature(expected: Expected, filler: Filler, start: int, deltas: Sequence[int]) -> str:
+def fill_signature(expected: ExpectedTables, filler: Filler, start: int, deltas: Sequence[int]) -> str:
     """For padding that is not zero. start: its first column; deltas: per request, as the engine holds them."""
     columns = np.arange(start, start + len(filler.positions))
     rows = np.array(filler.columns, dtype=np.int64)
@@ -109,38 +109,38 @@ def _constant_columns(values: IntArray) -> bool:
     return bool((values == values[:, :1]).all())
 
 
-def _all_zero(_e: Expected, _s: Span, _i: IntArray, want: IntArray, got: IntArray) -> bool:
+def _all_zero(_e: ExpectedTables, _s: Span, _i: IntArray, want: IntArray, got: IntArray) -> bool:
     return not got.any() and bool(want.any())
 
 
-def _delta_inside(expected: Expected, span: Span, indices: IntArray, want: IntArray, got: IntArray) -> bool:
+def _delta_inside(expected: ExpectedTables, span: Span, indices: IntArray, want: IntArray, got: IntArray) -> bool:
     """Text's way to a position, taken for a token that has a column in the prompt's table."""
     line = expected.lines[span.row]
     del want
     return bool((indices < line.tabulated).all()) and bool((got == indices + line.delta).all())
 
 
-def _delta_missing(expected: Expected, span: Span, indices: IntArray, _w: IntArray, got: IntArray) -> bool:
+def _delta_missing(expected: ExpectedTables, span: Span, indices: IntArray, _w: IntArray, got: IntArray) -> bool:
     return expected.lines[span.row].delta != 0 and bool((got == indices).all())
 
 
-def _delta_twice(expected: Expected, span: Span, indices: IntArray, _w: IntArray, got: IntArray) -> bool:
+def _delta_twice(expected: ExpectedTables, span: Span, indices: IntArray, _w: IntArray, got: IntArray) -> bool:
     delta = expected.lines[span.row].delta
     return delta != 0 and bool((got == indices + 2 * delta).all())
 
 
-def _delta_negated(expected: Expected, span: Span, indices: IntArray, _w: IntArray, got: IntArray) -> bool:
+def _delta_negated(expected: ExpectedTables, span: Span, indices: IntArray, _w: IntArray, got: IntArray) -> bool:
     delta = expected.lines[span.row].delta
     return delta != 0 and bool((got == indices - delta).all())
 
 
-def _delta_of_another(expected: Expected, span: Span, indices: IntArray, _w: IntArray, got: IntArray) -> bool:
+def _delta_of_another(expected: ExpectedTables, span: Span, indices: IntArray, _w: IntArray, got: IntArray) -> bool:
     own = expected.lines[span.row].delta
     others = {line.delta for row, line in enumerate(expected.lines) if row != span.row and line.delta != own}
     return any(delta != 0 and bool((got == indices + delta).all()) for delta in others)
 
 
-def _continues_from_one_row(expected: Expected, span: Span, want: IntArray, got: IntArray) -> bool:
+def _continues_from_one_row(expected: ExpectedTables, span: Span, want: IntArray, got: IntArray) -> bool:
     shift = got - want
     return _constant(shift.ravel()) and from_one_row(expected.lines[span.row], int(shift.flat[0]))
 
@@ -163,12 +163,12 @@ def _axis_signature(want: IntArray, got: IntArray) -> str:
     return f"row {'thwx'[wrong[0]]} wrong" if len(wrong) == 1 and want.shape[0] > 1 else ""
 
 
-def _parent_columns(expected: Expected, span: Span, indices: IntArray, got: IntArray) -> bool:
+def _parent_columns(expected: ExpectedTables, span: Span, indices: IntArray, got: IntArray) -> bool:
     parent = expected.parent_lines[span.row]
     return parent is not None and bool((parent.take(indices) == got).all())
 
 
-def _another_window(expected: Expected, span: Span, indices: IntArray, got: IntArray) -> bool:
+def _another_window(expected: ExpectedTables, span: Span, indices: IntArray, got: IntArray) -> bool:
     line = expected.lines[span.row]
     for shift in range(-FARTHEST_SHIFT, FARTHEST_SHIFT + 1):
         moved = indices + shift

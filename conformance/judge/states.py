@@ -10,7 +10,7 @@ from ropecheck.conformance.judge.ask import Settled, as_bytes, ask
 from ropecheck.conformance.judge.outcome import Difference, Failure, TableView, Unrun
 from ropecheck.conformance.judge.signature import held_signature
 from ropecheck.conformance.judge.tables import seen
-from ropecheck.conformance.judge.tally import Tally
+from ropecheck.conformance.judge.tally import ScenarioTally
 from ropecheck.conformance.plan.planner import ExpectedState, StateCheck, decoded
 from ropecheck.spec.history import Delta
 from ropecheck.spec.ownership import cached_deltas
@@ -43,7 +43,9 @@ LAZY_FIELD = "delta_cache"
 _settled = Settled()
 
 
-def judge_states(tally: Tally, check: StateCheck, result: protocol.States, before: protocol.States | None) -> None:
+def judge_states(
+    tally: ScenarioTally, check: StateCheck, result: protocol.States, before: protocol.States | None
+) -> None:
     """Judge one observation, beside the one before it."""
     answered = {state.req: state for state in result.states}
     if len(answered) != len(result.states):
@@ -61,7 +63,10 @@ def judge_states(tally: Tally, check: StateCheck, result: protocol.States, befor
 
 
 def _states(
-    tally: Tally, check: StateCheck, answered: Mapping[int, protocol.RequestState], before: protocol.States | None
+    tally: ScenarioTally,
+    check: StateCheck,
+    answered: Mapping[int, protocol.RequestState],
+    before: protocol.States | None,
 ) -> None:
     earlier = {state.req: state for state in before.states} if before is not None else {}
     for expected in check.expected:
@@ -102,7 +107,7 @@ def _states(
             _held(tally, check, expected, state, "later", earlier.get(req))
 
 
-def _bystander(tally: Tally, check: StateCheck, old: protocol.RequestState, new: protocol.RequestState) -> None:
+def _bystander(tally: ScenarioTally, check: StateCheck, old: protocol.RequestState, new: protocol.RequestState) -> None:
     """A request that the operation must not touch: every field of its media state is a view of its own."""
     parent = old.req == check.parent
     for field in MEDIA_FIELDS:
@@ -123,7 +128,7 @@ def _bystander(tally: Tally, check: StateCheck, old: protocol.RequestState, new:
             _fail(tally, check, rule.id, old.req, found)
 
 
-def _arrived(tally: Tally, check: StateCheck, state: protocol.RequestState) -> str:
+def _arrived(tally: ScenarioTally, check: StateCheck, state: protocol.RequestState) -> str:
     """The session's rules on the turn that arrived; returns the most telling one that spoke of it."""
     assert check.turn is not None
     ids = None if state.aborted else state.unpadded_ids
@@ -141,7 +146,7 @@ def _arrived(tally: Tally, check: StateCheck, state: protocol.RequestState) -> s
 
 
 def _held(
-    tally: Tally,
+    tally: ScenarioTally,
     check: StateCheck,
     expected: ExpectedState,
     state: protocol.RequestState,
@@ -232,7 +237,7 @@ def _views(held: HeldState) -> tuple[TableView | None, TableView | None]:
 
 
 def _fail(
-    tally: Tally,
+    tally: ScenarioTally,
     check: StateCheck,
     rule: str,
     req: int,

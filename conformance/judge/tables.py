@@ -12,9 +12,9 @@ from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.ask import Settled, as_bytes, ask, no_tables
 from ropecheck.conformance.judge.outcome import Difference, Failure, TableView, Unrun
 from ropecheck.conformance.judge.signature import column_signature, fill_signature, index_signature
-from ropecheck.conformance.judge.tally import Tally
+from ropecheck.conformance.judge.tally import ScenarioTally
 from ropecheck.conformance.plan.planner import TableCheck, decoded
-from ropecheck.conformance.scenario.forward import Expected
+from ropecheck.conformance.scenario.forward import ExpectedTables
 from ropecheck.reference.tables import BatchTables, Span
 from ropecheck.reference.timeline import IntArray, Timeline
 from ropecheck.spec.rules import Rule, Violation
@@ -28,11 +28,11 @@ FORMATS = {"int64": "q", "int32": "i", "int16": "h", "int8": "b", "uint8": "B"}
 class _Site:
     """What one table of an answer is judged with."""
 
-    tally: Tally
+    tally: ScenarioTally
     check: TableCheck
     label: str = ""
     want: BatchTables | None = None
-    got: protocol.Table | None = None
+    got: protocol.TablePair | None = None
 
     @property
     def mode(self) -> str:
@@ -42,7 +42,7 @@ class _Site:
 _settled = Settled()
 
 
-def judge_tables(tally: Tally, check: TableCheck, result: protocol.Tables) -> None:
+def judge_tables(tally: ScenarioTally, check: TableCheck, result: protocol.TablesAnswer) -> None:
     """Judge every table that the forward answered, and what building it changed."""
     expected = check.expected
     for name in {expected.mode_of(label) for label in check.labels}:
@@ -55,7 +55,7 @@ def judge_tables(tally: Tally, check: TableCheck, result: protocol.Tables) -> No
     _settled.once(tally, asked, lambda: _forward(tally, check, result))
 
 
-def _forward(tally: Tally, check: TableCheck, result: protocol.Tables) -> None:
+def _forward(tally: ScenarioTally, check: TableCheck, result: protocol.TablesAnswer) -> None:
     expected, site = check.expected, _Site(tally, check)
     mode = expected.mode.name
     _ask(site, Built(mode=mode, changed=result.changed))
@@ -81,7 +81,7 @@ def _forward(tally: Tally, check: TableCheck, result: protocol.Tables) -> None:
         _ask(_Site(tally, check, "again"), Twice(mode=mode, first=one, second=two))
 
 
-def _table(site: _Site, want: BatchTables, got: protocol.Table) -> None:
+def _table(site: _Site, want: BatchTables, got: protocol.TablePair) -> None:
     check = site.check
     expected, mode = check.expected, check.expected.mode
     buffer = expected.buffer if site.label == "padded" or expected.buffer == "tier" else ""
@@ -146,14 +146,14 @@ def seen(tensor: protocol.Tensor | None) -> Seen | None:
     return Seen(dtype=tensor.dtype, shape=tensor.shape, values=values)
 
 
-def _as_compared(want: BatchTables) -> protocol.Table:
+def _as_compared(want: BatchTables) -> protocol.TablePair:
     """What stayed on the device because it was compared there and is right."""
     positions = want.positions.astype(want.index_dtype, copy=False)
     index = protocol.Tensor(want.index_dtype, tuple(positions.shape), positions.tobytes())
     rows = None
     if want.rows is not None:
         rows = protocol.Tensor("int64", tuple(want.rows.shape), want.rows.tobytes())
-    return protocol.Table("", index, rows)
+    return protocol.TablePair("", index, rows)
 
 
 def _ask(site: _Site, view: object, start: int = 0) -> list[Rule]:
@@ -205,7 +205,7 @@ def _governed(rule: Rule, row: Row) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def _deltas(tally: Tally, expected: Expected) -> list[int]:
+def _deltas(tally: ScenarioTally, expected: ExpectedTables) -> list[int]:
     """Per request of a batch, the delta that the engine holds: the right one unless it was seen to be wrong."""
     out = []
     for req, line in zip(expected.batch.reqs, expected.lines, strict=True):
@@ -214,7 +214,7 @@ def _deltas(tally: Tally, expected: Expected) -> list[int]:
     return out
 
 
-def _implied(tally: Tally, req: int, indices: IntArray, bad: IntArray) -> bool:
+def _implied(tally: ScenarioTally, req: int, indices: IntArray, bad: IntArray) -> bool:
     """Whether these wrong columns are the ones that the request's own (wrong) table and delta give: a token's column of
     the table where it reaches, or index + delta, which a decode adds without a look at the table."""
     if req not in tally.held:

@@ -17,7 +17,7 @@ def times(names: Iterable[str]) -> dict[str, int]:
     return out
 
 
-class Asked:
+class RulesAsked:
     """The rules that were asked."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Asked:
             self.asked[mode] = [rule for rule in asked if rule not in rules]
 
 
-class Tally(Asked):
+class ScenarioTally(RulesAsked):
     """What the checks of one scenario have found so far."""
 
     def __init__(self) -> None:

@@ -13,18 +13,18 @@ from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, Un
 from ropecheck.conformance.judge.rotary import judge_rotary
 from ropecheck.conformance.judge.signature import raise_signature, raised_line
 from ropecheck.conformance.judge.tables import judge_tables
-from ropecheck.conformance.judge.tally import Tally, times
+from ropecheck.conformance.judge.tally import ScenarioTally, times
 from ropecheck.conformance.plan.planner import Check, CostCheck, LawCheck, Plan, StateCheck, TableCheck
 from ropecheck.conformance.plan.rotary import RotaryCheck
 from ropecheck.spec.rules import Rule
 from ropecheck.spec.views import Copies
 
-TROUBLE = (protocol.Raised, protocol.NotOffered)
+TROUBLE = (protocol.Raised, protocol.NotOfferedAnswer)
 
 
-def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
+def judge(plan: Plan, answer: protocol.JobAnswer) -> Outcome:
     """The outcome of a scenario. The answer must hold one result per step (the client has checked that)."""
-    tally = Tally()
+    tally = ScenarioTally()
     broken = _broken_steps(plan, answer, tally)
     half_way = _half_way(plan, broken)
     for check in plan.checks:
@@ -32,7 +32,7 @@ def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
             continue
         if not broken and isinstance(check, TableCheck):  # nearly all of them
             tables = answer.results[check.result]
-            if isinstance(tables, protocol.Tables):
+            if isinstance(tables, protocol.TablesAnswer):
                 judge_tables(tally, check, tables)
                 continue
         if isinstance(check, LawCheck):
@@ -43,14 +43,14 @@ def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
             continue
         result = answer.results[check.result]
         mode = _mode_of(check)
-        if isinstance(result, protocol.NotOffered):
+        if isinstance(result, protocol.NotOfferedAnswer):
             tally.not_offered.append((mode, result.reason))
         elif isinstance(result, protocol.Raised):
             doomed = bool(broken) and _doomed(plan.job.steps[check.result], check.result, broken)
             _raised(tally, check.op, mode, result, isinstance(check, StateCheck), doomed)
         elif broken and isinstance(check, TableCheck) and _doomed(plan.job.steps[check.result], check.result, broken):
             continue
-        elif isinstance(check, TableCheck) and isinstance(result, protocol.Tables):
+        elif isinstance(check, TableCheck) and isinstance(result, protocol.TablesAnswer):
             judge_tables(tally, check, result)
         elif isinstance(check, StateCheck) and isinstance(result, protocol.States):
             check = _spared(check, broken)
@@ -79,7 +79,7 @@ def judge(plan: Plan, answer: protocol.Answer) -> Outcome:
     )
 
 
-def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> dict[int, int]:
+def _broken_steps(plan: Plan, answer: protocol.JobAnswer, tally: ScenarioTally) -> dict[int, int]:
     """Exceptions in steps that no check looks at (arrivals, turns, ends): request -> the first step of its own that
     the engine failed in."""
     if not any(isinstance(result, TROUBLE) for result in answer.results):
@@ -90,11 +90,11 @@ def _broken_steps(plan: Plan, answer: protocol.Answer, tally: Tally) -> dict[int
     for number, result in enumerate(answer.results):
         if broken:
             arrival = plan.job.steps[number]
-            if isinstance(arrival, protocol.Turn) and arrival.parent in broken:
+            if isinstance(arrival, protocol.TurnStep) and arrival.parent in broken:
                 broken.setdefault(arrival.req, number)
         if number in looked_at:
             continue
-        if isinstance(result, protocol.NotOffered):
+        if isinstance(result, protocol.NotOfferedAnswer):
             tally.not_offered.append(("state", result.reason))
         elif isinstance(result, protocol.Raised):
             step = protocol_tag(plan.job.steps[number])
@@ -115,7 +115,7 @@ def _half_way(plan: Plan, broken: dict[int, int]) -> int | None:
     if not broken:
         return None
     for number, step in enumerate(plan.job.steps):
-        if isinstance(step, protocol.Forward | protocol.Cost) and _doomed(step, number, broken):
+        if isinstance(step, protocol.BuildForward | protocol.Cost) and _doomed(step, number, broken):
             return number
     return None
 
@@ -140,10 +140,10 @@ def _doomed(step: protocol.Step, number: int, broken: dict[int, int]) -> bool:
     return any(number > broken.get(req, number) for req in reqs)
 
 
-def _broken_by_raising(tally: Tally, plan: Plan, number: int, step: str) -> list[tuple[str, Rule]]:
+def _broken_by_raising(tally: ScenarioTally, plan: Plan, number: int, step: str) -> list[tuple[str, Rule]]:
     """(mode, rule) of a step that raised: of a turn the most telling rule on its history, else that there is no
     table."""
-    if isinstance(plan.job.steps[number], protocol.Turn):
+    if isinstance(plan.job.steps[number], protocol.TurnStep):
         turns = (check.turn for check in plan.checks if isinstance(check, StateCheck) and check.result > number)
         asked = next((turn for turn in turns if turn is not None), None)
         if asked is not None and (found := ask(tally, "session", replace(asked, ids=()))):
@@ -157,7 +157,7 @@ def _mode_of(check: TableCheck | StateCheck | CostCheck) -> str:
     return check.mode if isinstance(check, CostCheck) else "state"
 
 
-def _raised(tally: Tally, op: int, mode: str, result: protocol.Raised, state: bool, doomed: bool) -> None:
+def _raised(tally: ScenarioTally, op: int, mode: str, result: protocol.Raised, state: bool, doomed: bool) -> None:
     if doomed:
         return
     if result.stage != "engine" or state:
@@ -167,7 +167,7 @@ def _raised(tally: Tally, op: int, mode: str, result: protocol.Raised, state: bo
         _fail_raised(tally, rule, mode, op, result)
 
 
-def _fail_raised(tally: Tally, rule: Rule, mode: str, op: int, result: protocol.Raised) -> None:
+def _fail_raised(tally: ScenarioTally, rule: Rule, mode: str, op: int, result: protocol.Raised) -> None:
     tally.fail(
         Failure(
             rule=rule.id,
@@ -181,7 +181,7 @@ def _fail_raised(tally: Tally, rule: Rule, mode: str, op: int, result: protocol.
     )
 
 
-def _cost(tally: Tally, check: CostCheck, result: protocol.Counted) -> None:
+def _cost(tally: ScenarioTally, check: CostCheck, result: protocol.Counted) -> None:
     tally.note(check.mode, result.ran)
     view = copies(check, result)
     where = {"waits": result.sync_lines, "reads": result.to_host_lines}

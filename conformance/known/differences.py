@@ -33,7 +33,7 @@ ANY = "any"
 """An entry of every target: what nobody outside can settle."""
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KnownDifference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One way in which one target differs, in one or several families."""
 
     id: str
@@ -159,11 +159,11 @@ CONDITIONS: dict[str, Callable[[Case], bool]] = {
 """What an entry's `when` may say."""
 
 
-def load(path: Path = FILE) -> tuple[Difference, ...]:
+def load(path: Path = FILE) -> tuple[KnownDifference, ...]:
     """The list. Raises UsageError naming the entry that is wrong."""
     try:
         body = tomllib.loads(path.read_text(encoding="utf-8"))
-        entries = msgspec.convert(body.get("difference", []), tuple[Difference, ...])
+        entries = msgspec.convert(body.get("difference", []), tuple[KnownDifference, ...])
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise UsageError(f"{path.name}: {error}") from None
     rules = all_rules()
@@ -175,7 +175,7 @@ def load(path: Path = FILE) -> tuple[Difference, ...]:
     return entries
 
 
-def applying(entries: Iterable[Difference], target: str, version: str) -> tuple[Difference, ...]:
+def applying(entries: Iterable[KnownDifference], target: str, version: str) -> tuple[KnownDifference, ...]:
     """The entries that this release must answer for. `target` is the engine's own name."""
     return tuple(
         entry
@@ -187,7 +187,7 @@ def applying(entries: Iterable[Difference], target: str, version: str) -> tuple[
 
 
 def predicted(
-    case: Case, result: protocol.Result, entries: Iterable[Difference], target: str, version: str
+    case: Case, result: protocol.Result, entries: Iterable[KnownDifference], target: str, version: str
 ) -> tuple[Failure, ...]:
     """What these differences give in a case, beside what was answered (see builders.predicted)."""
     return builders.predicted(case, result, {one.gives for one in entries if one.applies(case, target, version)} - {""})
@@ -197,16 +197,16 @@ def explaining(
     case: Case,
     failure: Failure,
     predicted: Iterable[Failure],
-    entries: Iterable[Difference],
+    entries: Iterable[KnownDifference],
     target: str,
     version: str,
-) -> list[Difference]:
+) -> list[KnownDifference]:
     """The entries that explain a failure: its shape, and its numbers."""
     given = any(alike(failure, other) for other in predicted)
     return [one for one in entries if (given or not one.gives) and one.explains(case, failure, target, version)]
 
 
-def witness(entry: Difference, target: str = "") -> Case:
+def witness(entry: KnownDifference, target: str = "") -> Case:
     """The case that an entry names, of a family that the target offers where the entry is every target's.
 
     Raises UsageError for a name that no case has.
@@ -220,7 +220,7 @@ def witness(entry: Difference, target: str = "") -> Case:
     raise UsageError(f"{FILE.name}: entry {entry.id}: witness: no case of its families is named {entry.witness!r}")
 
 
-def _elsewhere(entry: Difference, case: Case, target: str) -> Case:
+def _elsewhere(entry: KnownDifference, case: Case, target: str) -> Case:
     """The witness in the entry's first family that the target offers."""
     name = case.name.removeprefix(f"{case.family}: ")
     for family in entry.families:
@@ -230,7 +230,7 @@ def _elsewhere(entry: Difference, case: Case, target: str) -> Case:
     return case
 
 
-def _problems(entry: Difference, rules: Container[str], seen: set[str]) -> list[str]:
+def _problems(entry: KnownDifference, rules: Container[str], seen: set[str]) -> list[str]:
     found = [f"unknown family {name}" for name in entry.families if name not in FAMILIES]
     found += [f"unknown rule {name}" for name in entry.rules if name not in rules]
     if entry.when not in CONDITIONS:

@@ -19,7 +19,7 @@ from ropecheck.conformance.errors import UsageError, meant
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.judge.outcome import Failure, Outcome
 from ropecheck.conformance.known.base import alike
-from ropecheck.conformance.known.differences import Difference
+from ropecheck.conformance.known.differences import KnownDifference
 from ropecheck.conformance.known.model import BUGS
 from ropecheck.conformance.known.script_causes import SCRIPT_CAUSES
 from ropecheck.conformance.scenario.operations import Scenario
@@ -91,7 +91,7 @@ class Check(msgspec.Struct, frozen=True):
     """What became of an entry. state: "open" (fails as said), "stale", "changed", "expired", "unrun", "gone" (passes
     in code that is no release: the entry stays until one has proven it)."""
 
-    known: Known | Difference
+    known: Known | KnownDifference
     state: str
     message: str
 
@@ -188,7 +188,7 @@ def check(known: Known, outcome: Outcome, today: datetime.date, released: bool =
     return Check(known, "stale", "its witness passes: the bug is fixed, remove the entry")
 
 
-def check_difference(entry: Difference, case: Case, outcome: Outcome, target: str, version: str) -> Check:
+def check_difference(entry: KnownDifference, case: Case, outcome: Outcome, target: str, version: str) -> Check:
     """Judge a known difference of prompt tables by its witness's outcome."""
     if any(entry.explains(case, failure, target, version) for failure in outcome.failures):
         return Check(entry, "open", "differs as expected")

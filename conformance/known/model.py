@@ -105,13 +105,13 @@ class KnownEngine(ReferenceEngine):
             return error.raised
         except KeyError as error:  # a request that never came to be
             return protocol.Raised("adapter", "KeyError", str(error), "")
-        if isinstance(step, protocol.Submit):
+        if isinstance(step, protocol.SubmitStep):
             self.hold(step.req, None, step.media, 0)
         return result
 
     # ------------------------------------------------------------ requests and sessions
 
-    def turn(self, step: protocol.Turn) -> None:
+    def turn(self, step: protocol.TurnStep) -> None:
         session = self.sessions[step.session]
         if REPLACE in self.bugs and step.replace and step.parent is None and session.known and not session.streaming:
             self.clear(step.session, session.known[0])
@@ -190,7 +190,7 @@ class KnownEngine(ReferenceEngine):
 
     # ------------------------------------------------------------ forwards
 
-    def forward(self, step: protocol.Forward) -> protocol.Result:
+    def forward(self, step: protocol.BuildForward) -> protocol.Result:
         answered = super().forward(step)
         for part in step.batch.parts:
             for req in part.reqs if "extend_len" in part.fields else ():
@@ -200,7 +200,7 @@ class KnownEngine(ReferenceEngine):
     def cache_delta(self, req: int) -> None:
         """Which forwards put a delta aside, `tables` knows."""
 
-    def tables(self, step: protocol.Forward, lines: Sequence[Timeline]) -> list[BatchTables]:
+    def tables(self, step: protocol.BuildForward, lines: Sequence[Timeline]) -> list[BatchTables]:
         if step.mode == "beam_decode" and MEMBERS in self.bugs and any(self.reaches(step)):
             raise Raises("IndexError", "list index out of range", "_compute_mrope_positions_decode")
         self.put_aside(step)
@@ -221,12 +221,12 @@ class KnownEngine(ReferenceEngine):
         table = self.nothing() if by_delta else inputs.table
         return Timeline(table=table, delta=inputs.delta, tabulated=table.shape[1], has_media=True)
 
-    def reaches(self, step: protocol.Forward) -> list[bool]:
+    def reaches(self, step: protocol.BuildForward) -> list[bool]:
         """Per row of a decode, whether its request's table reaches the token that it reads."""
         rows = zip(step.reqs, step.batch.seq_lens, strict=False)
         return [req in self.inputs and self.inputs[req].width >= seq_len for req, seq_len in rows]
 
-    def put_aside(self, step: protocol.Forward) -> None:
+    def put_aside(self, step: protocol.BuildForward) -> None:
         """A delta that columns are made with one at a time is put aside for the next time."""
         if step.mode == "decode":
             reaching = self.reaches(step)
@@ -241,7 +241,7 @@ class KnownEngine(ReferenceEngine):
                 if self.held[req].session is not None or start >= inputs.width:
                     inputs.cached = True
 
-    def dealt(self, step: protocol.Forward, right: BatchTables, lines: Sequence[Timeline]) -> BatchTables:
+    def dealt(self, step: protocol.BuildForward, right: BatchTables, lines: Sequence[Timeline]) -> BatchTables:
         """Packed columns, each with the delta of the request that would own it if all owned as many."""
         width, rows = right.positions.size, len(lines)
         if SHARES not in self.bugs:
@@ -252,7 +252,7 @@ class KnownEngine(ReferenceEngine):
         deltas = np.repeat(np.array([line.delta for line in lines], dtype=np.int64), width // rows)
         return replace(right, rows=np.broadcast_to(right.positions + deltas, (3, width)))
 
-    def pad(self, step: protocol.Forward, padding: protocol.Padding, built: BatchTables) -> BatchTables:
+    def pad(self, step: protocol.BuildForward, padding: protocol.Padding, built: BatchTables) -> BatchTables:
         right = super().pad(step, padding, built)
         if right.rows is None:
             return right

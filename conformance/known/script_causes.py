@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ropecheck.conformance.judge.outcome import Failure
-from ropecheck.conformance.scripts.script import Arrive, Close, Open, Pause, Script
+from ropecheck.conformance.scripts.script import Arrive, Close, OpenSession, Pause, Script
 from ropecheck.conformance.scripts.servers import servers
 from ropecheck.spec.history import History
 
@@ -54,7 +54,7 @@ def clearing_walks_a_changing_dict(script: Script, _: Failure) -> bool:
 
 def close_drops_the_media(script: Script, failure: Failure) -> bool:
     """An ordinary session with media is closed, and the wrong columns are plain indices."""
-    ordinary = {one.session for one in script.actions if isinstance(one, Open) and not one.streaming}
+    ordinary = {one.session for one in script.actions if isinstance(one, OpenSession) and not one.streaming}
     closed = {one.session for one in script.actions if isinstance(one, Close)} & ordinary
     media = {turn.session for turn in turns(script) if brings_media(turn.prompt)}
     return bool(closed & media) and failure.signature == "delta missing"
@@ -73,7 +73,7 @@ def cut_keeps_the_parents_media(script: Script, _: Failure) -> bool:
 
 def retraction_ends_a_turn(script: Script, _: Failure) -> bool:
     """A streaming session's turn may be retracted, and another turn comes."""
-    streams = {one.session for one in script.actions if isinstance(one, Open) and one.streaming}
+    streams = {one.session for one in script.actions if isinstance(one, OpenSession) and one.streaming}
     sessions = [turn.session for turn in turns(script) if turn.session in streams]
     return may_retract(script) and len(sessions) > len(set(sessions))
 
@@ -130,7 +130,7 @@ def padding_counts_no_beams(script: Script, _: Failure) -> bool:
 
 def transferred_turn_has_a_record_too_many(script: Script, failure: Failure) -> bool:
     """A second turn of a streaming session on a decode server."""
-    streams = {one.session for one in script.actions if isinstance(one, Open) and one.streaming}
+    streams = {one.session for one in script.actions if isinstance(one, OpenSession) and one.streaming}
     sessions = [turn.session for turn in turns(script) if turn.session in streams]
     return script.server == "decode_only" and len(sessions) > len(set(sessions)) and "take" in failure.signature
 

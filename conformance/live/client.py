@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ropecheck.conformance.judge.outcome import Failure
-from ropecheck.conformance.live.media import Prompt, prompt_of
+from ropecheck.conformance.live.media import ClientPrompt, prompt_of
 from ropecheck.conformance.scripts.script import (
-    Abort,
     Action,
     Arrive,
     Close,
     Continue,
     Flush,
-    Open,
+    GiveUp,
+    OpenSession,
     Pause,
     Script,
     Step,
@@ -31,12 +31,12 @@ PATIENCE = 120.0
 """Seconds for one answer."""
 
 
-class Gone(Exception):
+class ServerGone(Exception):
     """The server does not answer."""
 
 
 @dataclass(slots=True)
-class Answer:
+class Completion:
     """What a request was answered with."""
 
     tokens: tuple[int, ...] = ()
@@ -48,14 +48,14 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Asked:
+class SentRequest:
     """A request, the whole history that it stands for, and its answer."""
 
     name: str
     action: Arrive
-    history: Prompt | None
+    history: ClientPrompt | None
     """None: what it continues has no one history (cut at an offset, or its parent was given up)."""
-    answer: Answer = field(default_factory=Answer)
+    answer: Completion = field(default_factory=Completion)
     done: threading.Event = field(default_factory=threading.Event)
     compared: bool = False
     """It was asked afresh."""
@@ -79,7 +79,7 @@ class Connection:
             reply = link.getresponse()
             data = reply.read()
         except (OSError, http.client.HTTPException) as error:
-            raise Gone(f"{path}: {type(error).__name__}: {error}") from error
+            raise ServerGone(f"{path}: {type(error).__name__}: {error}") from error
         finally:
             link.close()
         try:
@@ -87,7 +87,7 @@ class Connection:
         except ValueError:
             return reply.status, data.decode("utf-8", "replace")
 
-    def generate(self, name: str, prompt: Prompt, limit: int, **more: Any) -> Answer:
+    def generate(self, name: str, prompt: ClientPrompt, limit: int, **more: Any) -> Completion:
         """Ask at temperature 0. Raises Gone."""
         body: dict[str, Any] = {
             "rid": name,
@@ -100,11 +100,11 @@ class Connection:
             body["image_data"] = list(prompt.pictures)
         status, reply = self.post("/generate", body)
         if status != 200 or not isinstance(reply, dict):
-            return Answer(finished="refused", message=str(reply)[:300])
+            return Completion(finished="refused", message=str(reply)[:300])
         about = reply["meta_info"]
         reason = about.get("finish_reason") or {}
         best = about.get("output_top_logprobs") or []
-        return Answer(
+        return Completion(
             tokens=tuple(reply.get("output_ids") or ()),
             logprobs=tuple(one[0] for one in about.get("output_token_logprobs") or ()),
             margins=tuple(two[0][0] - two[1][0] for two in best if two and len(two) > 1),
@@ -118,7 +118,7 @@ class Client:
 
     def __init__(self, script: Script, link: Connection, patch: int) -> None:
         self.script, self._link, self._patch = script, link, patch
-        self.asked: dict[int, Asked] = {}
+        self.asked: dict[int, SentRequest] = {}
         self._last: dict[int, int] = {}
         """Session -> its last turn."""
         self._threads: list[threading.Thread] = []
@@ -134,7 +134,7 @@ class Client:
         try:
             for action in self.script.actions:
                 self._do(action)
-        except Gone as error:
+        except ServerGone as error:
             self.lost = str(error)
         for thread in self._threads:
             thread.join(PATIENCE)
@@ -145,10 +145,10 @@ class Client:
                 self._arrive(action)
             case Step(times=times):
                 time.sleep(MOMENT * times)
-            case Abort(req=req):
+            case GiveUp(req=req):
                 name = "" if req is None else self.name(req)
                 self._link.post("/abort_request", {"rid": name, "abort_all": req is None})
-            case Open(session=session, streaming=streaming):
+            case OpenSession(session=session, streaming=streaming):
                 body = {"capacity_of_str_len": 1 << 20, "session_id": self._session(session), "streaming": streaming}
                 self._link.post("/open_session", body)
             case Close(session=session):
@@ -166,7 +166,7 @@ class Client:
     def _arrive(self, action: Arrive) -> None:
         new = prompt_of(action.prompt, action.content, self._patch)
         more: dict[str, Any] = {}
-        history: Prompt | None = new
+        history: ClientPrompt | None = new
         if action.session is not None:
             parent = action.parent if action.parent is not None else self._last.get(action.session)
             before = self.asked.get(parent) if parent is not None else None
@@ -181,12 +181,12 @@ class Client:
                 if value := getattr(action, field_):
                     params[field_] = value
             more["session_params"] = params
-        asked = self.asked[action.req] = Asked(self.name(action.req), action, history)
+        asked = self.asked[action.req] = SentRequest(self.name(action.req), action, history)
 
         def ask() -> None:
             try:
                 asked.answer = self._link.generate(asked.name, new, action.max_new_tokens, **more)
-            except Gone as error:
+            except ServerGone as error:
                 self.lost = self.lost or str(error)
             finally:
                 asked.done.set()
@@ -196,10 +196,10 @@ class Client:
         self._threads.append(thread)
 
 
-def whole(before: Asked | None, action: Arrive, new: Prompt) -> Prompt | None:
+def whole(before: SentRequest | None, action: Arrive, new: ClientPrompt) -> ClientPrompt | None:
     """The history of a turn; None where it has none that a client could send."""
     if before is None or (action.replace and action.parent is None):
-        return Prompt(afresh(new.ids), new.pictures)
+        return ClientPrompt(afresh(new.ids), new.pictures)
     if action.offset or before.history is None or before.answer.finished not in ("length", "stop"):
         return None
     said = before.answer.tokens
@@ -209,4 +209,4 @@ def whole(before: Asked | None, action: Arrive, new: Prompt) -> Prompt | None:
         if action.drop_previous_output
         else continued(before.history.ids, reply, new.ids)
     )
-    return Prompt(ids, before.history.pictures + new.pictures)
+    return ClientPrompt(ids, before.history.pictures + new.pictures)

@@ -18,19 +18,19 @@ VISION_START, VISION_END, IMAGE_PAD = 504, 505, 506
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class ClientPrompt:
     """What a client sends, or a whole history of it."""
 
     ids: tuple[int, ...] = ()
     pictures: tuple[str, ...] = ()
     """Data URIs, in the order of their placeholders."""
 
-    def then(self, other: Prompt) -> Prompt:
+    def then(self, other: ClientPrompt) -> ClientPrompt:
         """This one, the other after it."""
-        return Prompt(self.ids + other.ids, self.pictures + other.pictures)
+        return ClientPrompt(self.ids + other.ids, self.pictures + other.pictures)
 
 
-def prompt_of(history: History, content: int, patch: int) -> Prompt:
+def prompt_of(history: History, content: int, patch: int) -> ClientPrompt:
     """The prompt of a script's request. patch: pixels of one patch's side. Raises OutOfDomain for media that are no
     pictures: a server reads clips through a decoder that a bare host lacks."""
     ids: list[int] = []
@@ -44,7 +44,7 @@ def prompt_of(history: History, content: int, patch: int) -> Prompt:
             raise OutOfDomain(f"a live client sends text and pictures, no {run.kind}")
         ids += [VISION_START, IMAGE_PAD, VISION_END]  # a picture without its marks is none to the engine's processor
         pictures.append(picture(run.grid[1] * patch, run.grid[2] * patch, content * 7 + number))
-    return Prompt(tuple(ids), tuple(pictures))
+    return ClientPrompt(tuple(ids), tuple(pictures))
 
 
 @cache

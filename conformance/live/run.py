@@ -19,11 +19,11 @@ from ropecheck.conformance.errors import GaveUp
 from ropecheck.conformance.judge.outcome import Outcome, Unrun
 from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.live import verdict
-from ropecheck.conformance.live.client import PATIENCE, Answer, Client, Connection, Gone
-from ropecheck.conformance.live.media import Prompt
+from ropecheck.conformance.live.client import PATIENCE, Client, Completion, Connection, ServerGone
+from ropecheck.conformance.live.media import ClientPrompt
 from ropecheck.conformance.live.scripts import Group, groups
-from ropecheck.conformance.live.server import NotUp, Server, Start, toy
-from ropecheck.conformance.live.verdict import PREFIX, Played
+from ropecheck.conformance.live.server import LiveServer, NotUp, Start, toy
+from ropecheck.conformance.live.verdict import PREFIX, ServerVerdict
 from ropecheck.conformance.run.events import Event, Header, Listener, PhaseStarted, RunEnded, RunStarted, ScenarioDone
 from ropecheck.conformance.run.events import Summary as RunSummary
 from ropecheck.conformance.run.tally import Tally
@@ -42,7 +42,7 @@ DEATHS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class LiveSettings:
     """What a live run needs to know."""
 
     target: Target
@@ -65,7 +65,7 @@ class Settings:
     say: Callable[[str], None] = field(default=lambda _: None)
 
 
-def run(settings: Settings, listeners: Iterable[Listener]) -> RunSummary:
+def run(settings: LiveSettings, listeners: Iterable[Listener]) -> RunSummary:
     """Do it. Raises GaveUp when the target cannot be asked who it is or no toy can be made."""
     told = tuple(listeners)
     out = settings.out
@@ -103,7 +103,7 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> RunSummary:
         shutil.rmtree(out / "servers", ignore_errors=True)
         try:
             model = toy(settings.target, settings.family, out / "toys")
-            live = Live(settings, model)
+            live = LiveRun(settings, model)
             for script, outcome in live.everything():
                 done = ScenarioDone("live", script, outcome)
                 tally.add(done)
@@ -119,13 +119,13 @@ def run(settings: Settings, listeners: Iterable[Listener]) -> RunSummary:
     return tally.summary
 
 
-class Live:
+class LiveRun:
     """The servers of one run."""
 
-    def __init__(self, settings: Settings, model: Path) -> None:
+    def __init__(self, settings: LiveSettings, model: Path) -> None:
         self.settings, self.model = settings, model
-        self.played: list[Played] = []
-        self._fresh: dict[tuple[Prompt, int], Answer] = {}
+        self.played: list[ServerVerdict] = []
+        self._fresh: dict[tuple[ClientPrompt, int], Completion] = {}
         self._starts = 0
         self.interrupted = False
 
@@ -158,7 +158,7 @@ class Live:
 
     # ------------------------------------------------------------ servers
 
-    def start(self, name: str, fresh: bool = False) -> Server:
+    def start(self, name: str, fresh: bool = False) -> LiveServer:
         """A server of that configuration, up; the one that is asked afresh runs without graphs. Raises NotUp."""
         settings = self.settings
         self._starts += 1
@@ -169,7 +169,7 @@ class Live:
             arguments["speculative_draft_model_path"] = str(self.draft(draft))
             if draft != "standalone":
                 arguments["speculative_draft_load_format"] = "dummy"
-        server = Server(
+        server = LiveServer(
             Start(
                 target=settings.target,
                 device=settings.device,
@@ -197,7 +197,7 @@ class Live:
         """Every group on servers of one configuration; a server that ends is replaced."""
         deaths = 0
         while waiting:
-            played = Played(server=name, name=name, folder=Path())
+            played = ServerVerdict(server=name, name=name, folder=Path())
             self.played.append(played)
             try:
                 server = self.start(name)
@@ -219,7 +219,7 @@ class Live:
                     played.leave_out(group.scripts, Unrun(stage="serve", message=why))
                 return
 
-    def _serve(self, server: Server, played: Played, waiting: list[Group]) -> list[Group]:
+    def _serve(self, server: LiveServer, played: ServerVerdict, waiting: list[Group]) -> list[Group]:
         """Play until the server is gone; returns what is left to play."""
         for at, group in enumerate(waiting):
             clients = [Client(script, server.link, PATCH[script.family]) for script in group.scripts]
@@ -240,12 +240,12 @@ class Live:
         if not self.settings.fresh:
             try:
                 self.ask_afresh(server.link, played)
-            except Gone as error:
+            except ServerGone as error:
                 played.died, played.died_in = f"asked afresh: {error}; {server.last_words()}", played.first
         return []
 
     @staticmethod
-    def _dead(server: Server, clients: list[Client]) -> bool:
+    def _dead(server: LiveServer, clients: list[Client]) -> bool:
         """Whether the server is gone: its process has ended, or is about to."""
         if any(client.lost for client in clients):
             server.wait_for_end(10.0)
@@ -261,17 +261,17 @@ class Live:
         except NotUp as error:
             return f"the server that is asked afresh does not start: {error}"
         clients = list(self.played)
-        self.played.append(Played(name=server.start.name, server=self.settings.fresh, folder=server.streams))
+        self.played.append(ServerVerdict(name=server.start.name, server=self.settings.fresh, folder=server.streams))
         try:
             for played in clients:
                 self.ask_afresh(server.link, played)
-        except Gone as error:
+        except ServerGone as error:
             return f"asked afresh: {error}; {server.last_words()}"
         finally:
             server.stop()
         return ""
 
-    def ask_afresh(self, link: Connection, played: Played) -> None:
+    def ask_afresh(self, link: Connection, played: ServerVerdict) -> None:
         """Send every request's whole history as a new request, one by one, with a cache of its own. Raises Gone."""
         for client in played.clients:
             for asked in client.asked.values():
@@ -285,7 +285,7 @@ class Live:
                 asked.wrong = verdict.compare(asked, self._fresh[key])
 
 
-def who(settings: Settings) -> protocol.Hello:
+def who(settings: LiveSettings) -> protocol.Hello:
     """Which engine this is, asked of its own Python. Raises GaveUp."""
     command = [settings.target.argv[0], "-c", _WHO]
     env = os.environ | dict(settings.target.env)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ropecheck.conformance.scripts.script import Abort, Action, Arrive, Close, Continue, Open, Pause, Script, Step
+from ropecheck.conformance.scripts.script import (
+    Action,
+    Arrive,
+    Close,
+    Continue,
+    GiveUp,
+    OpenSession,
+    Pause,
+    Script,
+    Step,
+)
 from ropecheck.spec.history import History, image, text
 
 PICTURE: History = (text(3), image(1, 4, 6), text(3))
@@ -24,21 +34,21 @@ CROWD: dict[str, tuple[Action, ...]] = {
         Arrive(1, (*WIDE, text(3), image(1, 4, 4), text(4)), 6, content=4),
     ),
     "a talk with pictures": (
-        Open(0),
+        OpenSession(0),
         Arrive(0, PICTURE, 6, session=0, content=5),
         Arrive(1, WORDS, 7, session=0, parent=0, content=6),
         Arrive(2, WIDE, 5, session=0, parent=1, content=7),
         Arrive(3, WORDS, 4, session=0, parent=2, content=8),
     ),
     "a talk that branches": (
-        Open(0),
+        OpenSession(0),
         Arrive(0, PICTURE, 4, session=0, content=9),
         Arrive(1, WIDE, 5, session=0, parent=0, content=10),
         Arrive(2, WORDS, 6, session=0, parent=0, content=11),
         Arrive(3, WORDS, 3, session=0, parent=0, drop_previous_output=True, content=12),
     ),
-    "given up": (Arrive(0, PICTURE, 200, content=13), Step(8), Abort(0), Arrive(1, WORDS, 5, content=14)),
-    "given up in a chunk": (Arrive(0, LONG, 200, content=15), Abort(0), Arrive(1, PICTURE, 4, content=16)),
+    "given up": (Arrive(0, PICTURE, 200, content=13), Step(8), GiveUp(0), Arrive(1, WORDS, 5, content=14)),
+    "given up in a chunk": (Arrive(0, LONG, 200, content=15), GiveUp(0), Arrive(1, PICTURE, 4, content=16)),
 }
 
 ALONE: dict[str, tuple[Action, ...]] = {
@@ -70,19 +80,19 @@ LONGER: dict[str, tuple[Action, ...]] = {
         Arrive(1, WIDE, 6, content=25),
     ),
     "a talk cut short": (
-        Open(0),
+        OpenSession(0),
         Arrive(0, WIDE, 5, session=0, content=26),
         Arrive(1, PICTURE, 5, session=0, parent=0, offset=2, content=27),
     ),
     "a talk, streaming": (
-        Open(0, streaming=True),
+        OpenSession(0, streaming=True),
         Arrive(0, PICTURE, 5, session=0, content=28),
         Arrive(1, WORDS, 5, session=0, content=29),
         Arrive(2, WIDE, 5, session=0, content=30),
         Close(0),
     ),
     "a talk that starts afresh": (
-        Open(0),
+        OpenSession(0),
         Arrive(0, PICTURE, 4, session=0, content=31),
         Arrive(1, WORDS, 4, session=0, replace=True, content=32),
     ),

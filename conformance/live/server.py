@@ -47,7 +47,7 @@ class Start:
     """Of the recorder; "off" records nothing."""
 
 
-class Server:
+class LiveServer:
     """One server."""
 
     def __init__(self, start: Start) -> None:

@@ -13,8 +13,8 @@ import msgspec
 from ropecheck.adapters import events
 from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, Unrun
-from ropecheck.conformance.judge.tally import Tally
-from ropecheck.conformance.live.client import Answer, Asked, Client
+from ropecheck.conformance.judge.tally import ScenarioTally
+from ropecheck.conformance.live.client import Client, Completion, SentRequest
 from ropecheck.conformance.scripts.script import Script
 from ropecheck.conformance.trace.check import Checked, check_files
 from ropecheck.conformance.trace.judge import Judge
@@ -31,7 +31,7 @@ PREFIX = "scheduler."
 
 
 @dataclass(slots=True)
-class Played:
+class ServerVerdict:
     """What one server came to."""
 
     name: str
@@ -67,7 +67,7 @@ def judge_streams(paths: Sequence[Path]) -> Checked:
     return check_files(paths, PREFIX, kind=lambda failure: (*failure.key, owner(failure)))
 
 
-def compare(asked: Asked, fresh: Answer) -> Failure | None:
+def compare(asked: SentRequest, fresh: Completion) -> Failure | None:
     """An answer beside that to the same history asked afresh."""
     got = asked.answer
     view = Replayed(
@@ -78,7 +78,7 @@ def compare(asked: Asked, fresh: Answer) -> Failure | None:
         margins=fresh.margins,
         tolerance=TOLERANCE,
     )
-    broken = ask(Tally(), MODE, view)
+    broken = ask(ScenarioTally(), MODE, view)
     if not broken:
         return None
     rule, wrong = broken[0]
@@ -93,7 +93,7 @@ def compare(asked: Asked, fresh: Answer) -> Failure | None:
     )
 
 
-def situations(paths: Iterable[Path], compared: Iterable[Asked], server: str) -> dict[str, int]:
+def situations(paths: Iterable[Path], compared: Iterable[SentRequest], server: str) -> dict[str, int]:
     """What had happened to the requests whose answers were compared."""
     had: dict[str, set[str]] = {}
     windows: dict[str, int] = {}
@@ -105,7 +105,7 @@ def situations(paths: Iterable[Path], compared: Iterable[Asked], server: str) ->
             except msgspec.MsgspecError:
                 continue
             match event:
-                case events.Retract(req=req):
+                case events.Retracted(req=req):
                     had.setdefault(req, set()).add("retracted")
                 case events.Forward(mode="extend" | "mixed", draft=False):
                     for req, start in zip(event.reqs, event.prefix_lens, strict=False):
@@ -128,7 +128,7 @@ def situations(paths: Iterable[Path], compared: Iterable[Asked], server: str) ->
     return found
 
 
-def outcomes(played: Played, paths: Sequence[Path], checked: Checked | None) -> list[tuple[Script, Outcome]]:
+def outcomes(played: ServerVerdict, paths: Sequence[Path], checked: Checked | None) -> list[tuple[Script, Outcome]]:
     """One per script; what was counted over the whole server stands with the first."""
     failures = checked.failures if checked is not None else []
     stray = played.died_in or played.first

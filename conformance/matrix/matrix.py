@@ -27,7 +27,7 @@ from ropecheck.conformance.version import spec_hash, suite_hash, suite_version
 from ropecheck.conformance.versions import is_version
 
 
-class Shape(msgspec.Struct, frozen=True):
+class FailureShape(msgspec.Struct, frozen=True):
     """One way in which a rule fails on a version."""
 
     mode: str
@@ -44,10 +44,10 @@ class Cell(msgspec.Struct, frozen=True):
     """One rule on one version. `checked` counts verdicts; 0 when the rule was never reached."""
 
     checked: int
-    failures: tuple[Shape, ...] = ()
+    failures: tuple[FailureShape, ...] = ()
 
 
-class Column(msgspec.Struct, frozen=True, kw_only=True):
+class TargetColumn(msgspec.Struct, frozen=True, kw_only=True):
     """What one run said."""
 
     target: str
@@ -72,7 +72,7 @@ State = tuple[str, str]
 only in the wake of another rule's failure in the same scenarios, or is not reached because its forwards raise."""
 
 
-def state(column: Column, rule: str, signature: str = "") -> State:
+def state(column: TargetColumn, rule: str, signature: str = "") -> State:
     """What the column says about the rule. What a target does not have is never a pass.
 
     signature: only failures of this signature count; "" for all.
@@ -101,7 +101,7 @@ def state(column: Column, rule: str, signature: str = "") -> State:
     return "not reached", "no scenario of these phases checks it"
 
 
-class Step(msgspec.Struct, frozen=True):
+class VersionStep(msgspec.Struct, frozen=True):
     """When one way of failing came and went, over the columns in version order."""
 
     rule: str
@@ -114,7 +114,7 @@ class Step(msgspec.Struct, frozen=True):
     consequence: bool
 
 
-def bounds(columns: Sequence[Column], rule: str) -> tuple[str, str]:
+def bounds(columns: Sequence[TargetColumn], rule: str) -> tuple[str, str]:
     """(first bad, first good after the last bad) version of a rule; "" where there is none."""
     failing = [index for index, column in enumerate(columns) if state(column, rule)[0] == "fail"]
     if not failing:
@@ -123,7 +123,7 @@ def bounds(columns: Sequence[Column], rule: str) -> tuple[str, str]:
     return columns[failing[0]].version, later[0] if later else ""
 
 
-def steps(columns: Sequence[Column]) -> list[Step]:
+def steps(columns: Sequence[TargetColumn]) -> list[VersionStep]:
     """Every way of failing with its first bad, last bad and first good version, causes before consequences."""
     seen: dict[tuple[str, str, str], list[int]] = {}
     direct: set[tuple[str, str, str]] = set()
@@ -138,16 +138,16 @@ def steps(columns: Sequence[Column]) -> list[Step]:
     for key, failing in seen.items():
         later = [c.version for c in columns[failing[-1] + 1 :] if key[0] in c.cells and c.cells[key[0]].checked]
         first, last = columns[failing[0]].version, columns[failing[-1]].version
-        found.append(Step(*key, first, last, later[0] if later else "", key not in direct))
+        found.append(VersionStep(*key, first, last, later[0] if later else "", key not in direct))
     return sorted(found, key=lambda step: (step.consequence, step.rule, step.mode, step.signature))
 
 
-def in_version_order(columns: Iterable[Column]) -> list[Column]:
+def in_version_order(columns: Iterable[TargetColumn]) -> list[TargetColumn]:
     """Oldest first; what is no version comes last."""
     return sorted(columns, key=lambda c: (not is_version(c.version), version_key(c.version)))
 
 
-def without(column: Column, topics: Sequence[str]) -> Column:
+def without(column: TargetColumn, topics: Sequence[str]) -> TargetColumn:
     """The column without the rules and modes whose first word is among `topics`."""
     if not topics:
         return column
@@ -158,7 +158,7 @@ def without(column: Column, topics: Sequence[str]) -> Column:
     )
 
 
-def rules_of(columns: Iterable[Column]) -> list[str]:
+def rules_of(columns: Iterable[TargetColumn]) -> list[str]:
     """Rules that some column reached, grouped by mode: a mode's own rules lie together."""
     return sorted({rule for column in columns for rule in column.cells})
 
@@ -168,7 +168,7 @@ def rules_of(columns: Iterable[Column]) -> list[str]:
 
 def column_of(
     target: Target, identity: str, *, seed: int, phase: Sequence[str], workers: int, listeners: Sequence[Listener] = ()
-) -> Column:
+) -> TargetColumn:
     """Run the suite on the target, or take the result of the last time. identity: changes with the target's content;
     "" when that cannot be told, and nothing is kept.
 
@@ -184,15 +184,15 @@ def column_of(
     return column
 
 
-def _read(path: Path) -> Column | None:
+def _read(path: Path) -> TargetColumn | None:
     """A kept column; one that cannot be read is run again."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Column)
+        return msgspec.json.decode(path.read_bytes(), type=TargetColumn)
     except (OSError, msgspec.MsgspecError):
         return None
 
 
-def _run(target: Target, seed: int, phase: Sequence[str], workers: int, listeners: Sequence[Listener]) -> Column:
+def _run(target: Target, seed: int, phase: Sequence[str], workers: int, listeners: Sequence[Listener]) -> TargetColumn:
     out = home() / "matrix" / "runs" / target.name.replace("==", "-").replace("@", "-at-")
     settings = Settings(
         target=target,
@@ -212,10 +212,10 @@ def _run(target: Target, seed: int, phase: Sequence[str], workers: int, listener
     return reduce(summary, target.name, seed, summary.gave_up)
 
 
-def reduce(summary: Summary | None, target: str, seed: int, problem: str = "") -> Column:
+def reduce(summary: Summary | None, target: str, seed: int, problem: str = "") -> TargetColumn:
     """A run's summary as a column."""
     if summary is None:
-        return Column(
+        return TargetColumn(
             target=target,
             version=target.partition("==")[2] or target,
             torch="",
@@ -229,7 +229,7 @@ def reduce(summary: Summary | None, target: str, seed: int, problem: str = "") -
     cells = {rule: Cell(checked) for rule, (checked, _) in sorted(summary.rules.items())}
     for finding in summary.findings:
         rule, mode, signature = finding.key
-        shape = Shape(
+        shape = FailureShape(
             mode=mode,
             signature=signature,
             count=finding.count,
@@ -246,7 +246,7 @@ def reduce(summary: Summary | None, target: str, seed: int, problem: str = "") -
     for _, why, _ in summary.unrun:
         line = f"{why.stage}: {why.message}"
         unrun[line] = unrun.get(line, 0) + 1
-    return Column(
+    return TargetColumn(
         target=target,
         version=summary.header.hello.version,
         torch=summary.header.hello.torch,

@@ -12,7 +12,7 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from ropecheck.conformance.matrix.matrix import Column, State, Step, bounds, rules_of, state, steps
+from ropecheck.conformance.matrix.matrix import State, TargetColumn, VersionStep, bounds, rules_of, state, steps
 
 MARKS = {"pass": "ok", "follows": "f", "not offered": "-", "could not run": "?", "not reached": ""}
 
@@ -22,7 +22,7 @@ LEGEND = (
 )
 
 
-class Row(msgspec.Struct, frozen=True):
+class RuleRow(msgspec.Struct, frozen=True):
     """One rule over all versions."""
 
     mode: str
@@ -32,26 +32,26 @@ class Row(msgspec.Struct, frozen=True):
     first_good: str
 
 
-class Report(msgspec.Struct, frozen=True):
+class MatrixFile(msgspec.Struct, frozen=True):
     """The JSON form. `columns[i]` is the run behind `rows[..].states[i]`."""
 
     schema: int
-    rows: tuple[Row, ...]
-    steps: tuple[Step, ...]
-    columns: tuple[Column, ...]
+    rows: tuple[RuleRow, ...]
+    steps: tuple[VersionStep, ...]
+    columns: tuple[TargetColumn, ...]
 
 
-def report(columns: Sequence[Column]) -> Report:
+def report(columns: Sequence[TargetColumn]) -> MatrixFile:
     """Everything that the matrix says. Columns in version order."""
     rows = []
     for rule in rules_of(columns):
         first_bad, first_good = bounds(columns, rule)
         states = tuple(state(column, rule) for column in columns)
-        rows.append(Row(rule.split(".", 1)[0], rule, states, first_bad, first_good))
-    return Report(1, tuple(rows), tuple(steps(columns)), tuple(columns))
+        rows.append(RuleRow(rule.split(".", 1)[0], rule, states, first_bad, first_good))
+    return MatrixFile(1, tuple(rows), tuple(steps(columns)), tuple(columns))
 
 
-def marks(columns: Sequence[Column], rule: str, numbers: dict[tuple[str, str, str], int]) -> list[str]:
+def marks(columns: Sequence[TargetColumn], rule: str, numbers: dict[tuple[str, str, str], int]) -> list[str]:
     """One mark per column; failures by their number, without those that only follow."""
     found = []
     for column in columns:
@@ -65,17 +65,17 @@ def marks(columns: Sequence[Column], rule: str, numbers: dict[tuple[str, str, st
     return found
 
 
-def causes(columns: Sequence[Column]) -> list[Step]:
+def causes(columns: Sequence[TargetColumn]) -> list[VersionStep]:
     """The dated failures, without those that only follow from another."""
     return [step for step in steps(columns) if not step.consequence]
 
 
-def numbering(found: Sequence[Step]) -> dict[tuple[str, str, str], int]:
+def numbering(found: Sequence[VersionStep]) -> dict[tuple[str, str, str], int]:
     """(rule, mode, signature) -> the number of the failure in the list."""
     return {(step.rule, step.mode, step.signature): index for index, step in enumerate(found, 1)}
 
 
-def terminal(columns: Sequence[Column], width: int) -> list[Table | Text]:
+def terminal(columns: Sequence[TargetColumn], width: int) -> list[Table | Text]:
     """The matrix as rich renderables; a narrow terminal gets the columns in several tables."""
     found = causes(columns)
     numbers = numbering(found)
@@ -104,18 +104,18 @@ def _styled(mark: str) -> Text:
     return Text(mark, style="red" if mark.startswith("F") else "yellow" if mark == "?" else "")
 
 
-def short(column: Column) -> str:
+def short(column: TargetColumn) -> str:
     """A version that fits a narrow column."""
     return column.version.replace(".post", "p").removeprefix("0.") if column.version[:2] == "0." else column.version
 
 
-def sentence(step: Step) -> str:
+def sentence(step: VersionStep) -> str:
     """One failure in one line."""
     until = f"right from {step.first_good}" if step.first_good else f"still in {step.last_bad}"
     return f"{step.rule}, {step.mode}: {step.signature}; wrong from {step.first_bad} to {step.last_bad}, {until}"
 
 
-def notes(columns: Sequence[Column]) -> list[str]:
+def notes(columns: Sequence[TargetColumn]) -> list[str]:
     """What was not offered and what could not run, one line per reason with its modes and the versions that say so."""
     where: dict[str, dict[str, None]] = {}
     versions: dict[str, dict[str, None]] = {}
@@ -137,7 +137,7 @@ def notes(columns: Sequence[Column]) -> list[str]:
     return lines
 
 
-def _span(versions: list[str], columns: Sequence[Column]) -> str:
+def _span(versions: list[str], columns: Sequence[TargetColumn]) -> str:
     """ "all", "0.5.6 to 0.5.9" for neighbours, or the versions one by one."""
     every = [column.version for column in columns]
     first = every.index(versions[0])
@@ -148,7 +148,7 @@ def _span(versions: list[str], columns: Sequence[Column]) -> str:
     return ", ".join(versions)
 
 
-def markdown(columns: Sequence[Column], command: str) -> str:
+def markdown(columns: Sequence[TargetColumn], command: str) -> str:
     """The matrix as a document, with the command that made it."""
     found = causes(columns)
     numbers = numbering(found)

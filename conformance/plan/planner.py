@@ -14,7 +14,7 @@ from ropecheck.conformance.plan import rotary
 from ropecheck.conformance.plan.rotary import RotaryCheck
 from ropecheck.conformance.scenario import dimensions
 from ropecheck.conformance.scenario import operations as ops
-from ropecheck.conformance.scenario.forward import KEPT, SMALL, Expected, buffer_tokens
+from ropecheck.conformance.scenario.forward import KEPT, SMALL, ExpectedTables, buffer_tokens
 from ropecheck.conformance.scenario.lifecycle import Transition, apply
 from ropecheck.reference.requests import BOS, MEDIA_IDS, Request, State, tokens_of, turn_line
 from ropecheck.reference.rotary import table_of
@@ -32,7 +32,7 @@ class TableCheck:
 
     op: int
     result: int
-    expected: Expected
+    expected: ExpectedTables
     labels: Mapping[str, str]
     """Label in the answer -> label in expected.tables ("again" -> "")."""
     situations: tuple[str, ...] = ()
@@ -240,11 +240,11 @@ class _Planner:
             case ops.Submit():
                 request = moved.state.requests[op.req]
                 media = _media(moved.state, request, op.items)
-                return [protocol.Submit(op.req, request.ids, media, op.max_new_tokens)]
+                return [protocol.SubmitStep(op.req, request.ids, media, op.max_new_tokens)]
             case ops.Turn():
                 request = moved.state.requests[op.req]
                 return [
-                    protocol.Turn(
+                    protocol.TurnStep(
                         session=op.session,
                         req=op.req,
                         ids=((BOS,) if op.bos else ()) + request.turn_ids,
@@ -277,7 +277,7 @@ class _Planner:
         if self.observes and admitted:
             self._observe(number, op, admitted)
 
-    def _forward(self, number: int, op: ops.Operation, expected: Expected) -> None:
+    def _forward(self, number: int, op: ops.Operation, expected: ExpectedTables) -> None:
         if isinstance(op, ops.MeasureCost):
             self._cost(number, op.of, expected)
             return
@@ -291,9 +291,9 @@ class _Planner:
         self.steps.append(forward)
         if op.kernel:
             self.checks.append(TableCheck(number, len(self.steps), expected, {"": ""}, positions_only=True))
-            self.steps.append(protocol.Forward(batch=expected.batch, path="kernel"))
+            self.steps.append(protocol.BuildForward(batch=expected.batch, path="kernel"))
 
-    def _cost(self, number: int, op: ops.Build, expected: Expected) -> None:
+    def _cost(self, number: int, op: ops.Build, expected: ExpectedTables) -> None:
         mode = expected.mode
         if mode.copies is None:
             raise OutOfDomain(f"{mode.name} states no budget of copies")
@@ -388,9 +388,9 @@ def _with_right(step: protocol.Step, check: TableCheck) -> protocol.Step:
     for label, name in check.labels.items():
         tables = check.expected.tables[name]
         right.append(
-            protocol.Table(label, _tensor(tables.positions), None if tables.rows is None else _tensor(tables.rows))
+            protocol.TablePair(label, _tensor(tables.positions), None if tables.rows is None else _tensor(tables.rows))
         )
-    return msgspec.structs.replace(step, expect=tuple(right)) if isinstance(step, protocol.Forward) else step
+    return msgspec.structs.replace(step, expect=tuple(right)) if isinstance(step, protocol.BuildForward) else step
 
 
 def _tensor(array: IntArray) -> protocol.Tensor:
@@ -480,7 +480,7 @@ def _expected_state(state: State, request: Request, parent: Timeline | None, sch
     return ExpectedState(request, request.line, mask, spans, parent, scheduled, small)
 
 
-def _message(op: ops.Build, expected: Expected, repeat: bool) -> protocol.Forward:
+def _message(op: ops.Build, expected: ExpectedTables, repeat: bool) -> protocol.BuildForward:
     mode, tables = expected.mode, expected.tables[""]
     path = op.path or ("caller" if mode.prepared else "direct")
     tier = op.buffer == "tier"
@@ -489,7 +489,7 @@ def _message(op: ops.Build, expected: Expected, repeat: bool) -> protocol.Forwar
         rows = op.buffer_rows or len(expected.lines)
         padding = protocol.Padding(op.buffer, rows, buffer_tokens(op, tables, len(expected.lines)))
     given = mode.given_indices and path == "direct"
-    return protocol.Forward(
+    return protocol.BuildForward(
         batch=expected.batch,
         positions=tuple(tables.positions.tolist()) if given else (),
         repeat=repeat,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-from ropecheck.conformance.prove.statement import Part, Route, Size, Theorem, World, parameters
+from ropecheck.conformance.prove.statement import ReadPart, Route, Size, Theorem, World, parameters
 from ropecheck.spec.modes import all_modes, declaration, mode_of
 from ropecheck.spec.modes.declaration import NOBODY, Mode
 from ropecheck.spec.views import Place, Readings
@@ -21,12 +21,12 @@ def modes() -> tuple[Mode, ...]:
     return tuple(part for part in parts.values() if part.reads != NOBODY and part.three_rows)
 
 
-def extend(w: World, place: Place, prefix_len: Size, extend_len: Size) -> Part:
+def extend(w: World, place: Place, prefix_len: Size, extend_len: Size) -> ReadPart:
     """One extend."""
     return w.part(mode_of("extend").tokens(prefix_len=prefix_len, extend_len=extend_len), place)
 
 
-def decodes(w: World, place: Place, first: Size, count: Size) -> Part:
+def decodes(w: World, place: Place, first: Size, count: Size) -> ReadPart:
     """`count` decodes, the first of which feeds token `first`."""
 
     def token(k: Size) -> Size:
@@ -34,20 +34,20 @@ def decodes(w: World, place: Place, first: Size, count: Size) -> Part:
         w.same("tokens of a decode", one.count, 1)
         return one.token(0)
 
-    return Part(count=count, token=token, place=place)
+    return ReadPart(count=count, token=token, place=place)
 
 
-def verify(w: World, place: Place, seq_len: Size, nodes: Size, mode: str = "target_verify") -> Part:
+def verify(w: World, place: Place, seq_len: Size, nodes: Size, mode: str = "target_verify") -> ReadPart:
     """A verify of a chain of so many nodes, the root counted."""
     return w.part(mode_of(mode).tokens(seq_len=seq_len, parents=w.tree("parents", nodes - 1, chain=True)), place)
 
 
-def draft(w: World, place: Place, seq_len: Size, topk: Size, step: Size) -> Part:
+def draft(w: World, place: Place, seq_len: Size, topk: Size, step: Size) -> ReadPart:
     """One forward of the draft model."""
     return w.part(mode_of("draft_decode").tokens(seq_len=seq_len, topk=topk, step=step), place)
 
 
-def draft_extend(w: World, place: Place, seq_len: Size, num_draft_tokens: Size) -> Part:
+def draft_extend(w: World, place: Place, seq_len: Size, num_draft_tokens: Size) -> ReadPart:
     """One draft extend."""
     tokens = mode_of("draft_extend_v2").tokens(seq_len=seq_len, num_draft_tokens=num_draft_tokens)
     return w.part(tokens, place)

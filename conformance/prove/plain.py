@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from ropecheck.conformance.prove.errors import NotHere
-from ropecheck.conformance.prove.statement import Broken, Difference, Route, World
+from ropecheck.conformance.prove.statement import Broken, Parting, Route, World
 from ropecheck.spec.history import Column, History
 
 ATTEMPTS = 240
@@ -20,7 +20,7 @@ LARGEST = 64
 Values = dict[str, int]
 
 
-class Plain(World):
+class PlainWorld(World):
     """A World of one value per size: a given one, else one from `draw`."""
 
     def __init__(
@@ -129,7 +129,7 @@ class Plain(World):
         }
 
 
-def difference(statement: Callable[[World], None], world: Plain) -> Difference | None:
+def difference(statement: Callable[[World], None], world: PlainWorld) -> Parting | None:
     """Where the statement breaks on plain numbers, if it does."""
     try:
         statement(world)
@@ -138,29 +138,29 @@ def difference(statement: Callable[[World], None], world: Plain) -> Difference |
     except NotHere:
         return None
     except Exception as error:
-        return Difference(what="the answer", left=f"raises {type(error).__name__}: {error}", right="a table")
+        return Parting(what="the answer", left=f"raises {type(error).__name__}: {error}", right="a table")
     return None
 
 
 def search(
     statement: Callable[[World], None], axes: int, choices: Mapping[str, int], sizes: Values
-) -> tuple[Plain, Difference] | None:
+) -> tuple[PlainWorld, Parting] | None:
     """Plain numbers that break the statement, each as small as it can be alone; those of z3 are tried first."""
     small = sum(map(abs, sizes.values())) <= LARGEST
     for attempt in range(ATTEMPTS):
         values = dict(sizes) if attempt < 40 and small else {}
-        world = Plain(values, choices, axes, partial(Random(attempt).randint, 0, attempt % 9), attempt % 2 == 1)
+        world = PlainWorld(values, choices, axes, partial(Random(attempt).randint, 0, attempt % 9), attempt % 2 == 1)
         found = difference(statement, world)
         if found is not None:
             return _shrunk(statement, world, found)
     return None
 
 
-def _shrunk(statement: Callable[[World], None], world: Plain, found: Difference) -> tuple[Plain, Difference]:
+def _shrunk(statement: Callable[[World], None], world: PlainWorld, found: Parting) -> tuple[PlainWorld, Parting]:
     for name, value in [*sorted(world.sizes.items(), key=lambda one: -one[1]), *world.entries.items()]:
         for smaller in range(max(value - 40, 0), value):
             values = {**world.sizes, **world.entries, name: smaller}
-            less = Plain(values, world.choices, world.axes, lambda: 0, world.right)
+            less = PlainWorld(values, world.choices, world.axes, lambda: 0, world.right)
             if (broken := difference(statement, less)) is not None:
                 return _shrunk(statement, less, broken)
     return world, found

@@ -13,7 +13,7 @@ from ropecheck.conformance.prove.errors import NotHere, Unanswered
 from ropecheck.conformance.prove.explorer import Explorer
 from ropecheck.conformance.prove.plain import search
 from ropecheck.conformance.prove.stand_ins import on_terms
-from ropecheck.conformance.prove.statement import Broken, Difference, Theorem, World
+from ropecheck.conformance.prove.statement import Broken, Parting, Theorem, World
 from ropecheck.conformance.prove.terms import Terms
 
 AXES = (3, 4)
@@ -32,7 +32,7 @@ class Counterexample:
     statement: str
     says: str
     values: dict[str, Any]
-    difference: Difference
+    difference: Parting
     weight: int
     """Sum of its sizes."""
 

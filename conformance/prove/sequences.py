@@ -18,7 +18,7 @@ from ropecheck.conformance.prove.explorer import EACH, Int, Truth, depends, now,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Block:
+class ElementBlock:
     """`count` elements; element i is at(i), i a z3 term."""
 
     count: Any
@@ -26,7 +26,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Each:
+class EachElement:
     """An element that stands for all of `count`."""
 
     term: Any
@@ -36,13 +36,13 @@ class Each:
 class Element(tuple[Any, ...]):
     """A table's column that stands for all columns of a block."""
 
-    each: Each
+    each: EachElement
 
 
 class Seq:
     """Blocks, one after the other."""
 
-    def __init__(self, *blocks: Block) -> None:
+    def __init__(self, *blocks: ElementBlock) -> None:
         self.blocks = blocks
 
     __hash__ = object.__hash__
@@ -85,7 +85,7 @@ class Seq:
         for block in self.blocks:
             first = largest(largest(start - before, 0), 0)
             end = smallest(stop - before, block.count)
-            out.append(Block(count=largest(end - first, 0), at=_moved(block, first)))
+            out.append(ElementBlock(count=largest(end - first, 0), at=_moved(block, first)))
             before = before + block.count
         return Seq(*out)
 
@@ -102,7 +102,7 @@ class Seq:
             if isinstance(block.count, int):
                 yield from (block.at(z3.IntVal(i)) for i in range(block.count))
             else:
-                each = Each(now().fresh(EACH), block.count)
+                each = EachElement(now().fresh(EACH), block.count)
                 value = block.at(each.term)
                 if isinstance(value, tuple):
                     value = Element(value)
@@ -118,14 +118,14 @@ class Seq:
 
     def row(self, axis: int) -> Seq:
         """One row of a table."""
-        return Seq(*(Block(count=block.count, at=_axis(block, axis)) for block in self.blocks))
+        return Seq(*(ElementBlock(count=block.count, at=_axis(block, axis)) for block in self.blocks))
 
 
-def _moved(block: Block, by: Any) -> Callable[[Any], Any]:
+def _moved(block: ElementBlock, by: Any) -> Callable[[Any], Any]:
     return lambda i: block.at(z3.simplify(i + term_of(by)))
 
 
-def _axis(block: Block, axis: int) -> Callable[[Any], Any]:
+def _axis(block: ElementBlock, axis: int) -> Callable[[Any], Any]:
     return lambda i: block.at(i)[axis]
 
 
@@ -188,7 +188,7 @@ def same(left: Any, right: Any) -> Any:
     return z3.BoolVal(left == right)
 
 
-def collected(items: Iterable[Any]) -> list[tuple[Any, Each | None]]:
+def collected(items: Iterable[Any]) -> list[tuple[Any, EachElement | None]]:
     """The items, each with the element that it stands for; these are no longer owed."""
     owed, out = now().owed, []
     before = len(owed)
@@ -209,7 +209,7 @@ def collected(items: Iterable[Any]) -> list[tuple[Any, Each | None]]:
     return out
 
 
-def _kept(item: Any, each: Each | None) -> bool:
+def _kept(item: Any, each: EachElement | None) -> bool:
     """Whether an item speaks of an element that somebody else has collected."""
     if isinstance(item, tuple):
         return any(_kept(part, each) for part in item)
@@ -219,16 +219,16 @@ def _kept(item: Any, each: Each | None) -> bool:
     return depends(z3.substitute(item.term, *alive) if alive else item.term)
 
 
-def element(item: Any, each: Each, index: Any) -> Any:
+def element(item: Any, each: EachElement, index: Any) -> Any:
     if isinstance(item, tuple):
         return tuple(element(part, each, index) for part in item)
     return Int(z3.substitute(item.term, (each.term, index))) if isinstance(item, Int) else item
 
 
-def block_of(item: Any, each: Each | None) -> Block:
+def block_of(item: Any, each: EachElement | None) -> ElementBlock:
     if each is None:
-        return Block(count=1, at=lambda i: item)
-    return Block(count=each.count, at=lambda i: element(item, each, i))
+        return ElementBlock(count=1, at=lambda i: item)
+    return ElementBlock(count=each.count, at=lambda i: element(item, each, i))
 
 
 def sequence(values: Iterable[Any]) -> Seq:

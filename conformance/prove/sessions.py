@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ropecheck.conformance.prove.laws import decodes, extend
-from ropecheck.conformance.prove.statement import Part, Size, Theorem, World
+from ropecheck.conformance.prove.statement import ReadPart, Size, Theorem, World
 from ropecheck.spec import history as spec_history
 from ropecheck.spec import retraction, session
 from ropecheck.spec.families import FAMILIES, declaration
@@ -65,7 +65,7 @@ def any_history(w: World) -> None:
         w.same(f"row {axis} is below that start", bool(position < start), True)
 
 
-def _fresh(w: World, runs: History, tokens: Size, has_media: bool) -> Part:
+def _fresh(w: World, runs: History, tokens: Size, has_media: bool) -> ReadPart:
     return extend(w, w.place(runs, tokens, has_media), 0, tokens)
 
 

@@ -14,9 +14,9 @@ import z3
 from ropecheck.conformance.prove.errors import Unanswered
 from ropecheck.conformance.prove.explorer import Explorer, Int, now, running, term_of
 from ropecheck.conformance.prove.sequences import (
-    Block,
-    Each,
+    EachElement,
     Element,
+    ElementBlock,
     Parents,
     Seq,
     block_of,
@@ -52,7 +52,7 @@ def range_(*bounds: Any) -> Any:
         return builtins.range(*bounds)
     if len(bounds) > 1:
         raise Unanswered("a range of sizes that does not start at 0")
-    return Seq(Block(count=largest(bounds[0], 0), at=Int))
+    return Seq(ElementBlock(count=largest(bounds[0], 0), at=Int))
 
 
 def max_(*values: Any, **options: Any) -> Any:
@@ -77,7 +77,7 @@ def _most(plain: Any, more: Callable[[Any, Any], Any], values: tuple[Any, ...], 
     return functools.reduce(more, kept)
 
 
-def _bound(item: Any, each: Each, more: Callable[[Any, Any], Any]) -> Any:
+def _bound(item: Any, each: EachElement, more: Callable[[Any, Any], Any]) -> Any:
     """The largest (or smallest) of a block of numbers: at one end of it where it rises or falls evenly, else one that
     no element passes and that some element is."""
     first, last = (element(item, each, index) for index in (z3.IntVal(0), term_of(each.count - 1)))
@@ -107,7 +107,7 @@ def reduce_(step: Callable[[Any, Any], Any], values: Any, *start: Any) -> Any:
     node = Int(now().fresh("node!"))
     depth = z3.Function("depth", z3.IntSort(), z3.IntSort(), z3.IntSort())
     tree, chain = term_of(values.tree), values.chain
-    before = Seq(Block(count=node, at=(lambda i: Int(i)) if chain else (lambda i: Int(depth(tree, i)))))
+    before = Seq(ElementBlock(count=node, at=(lambda i: Int(i)) if chain else (lambda i: Int(depth(tree, i)))))
     parent = values.of(node)
     now().fact(z3.And(node.term >= 1, term_of(parent) >= 0))
     after = step(before, parent)
@@ -121,7 +121,7 @@ def reduce_(step: Callable[[Any, Any], Any], values: Any, *start: Any) -> Any:
     if reason := now().proves(wanted):
         raise Unanswered(f"depths of a tree, node by node: {reason}")
     if chain:
-        return Seq(Block(count=values.nodes + 1, at=Int))
+        return Seq(ElementBlock(count=values.nodes + 1, at=Int))
     now().fact(depth(tree, 0) == term_of(root[0]))
 
     def at(i: Any) -> Any:
@@ -130,7 +130,7 @@ def reduce_(step: Callable[[Any, Any], Any], values: Any, *start: Any) -> Any:
         now().fact(z3.Implies(i >= 0, depth(tree, i) >= 0))
         return Int(depth(tree, i))
 
-    return Seq(Block(count=values.nodes + 1, at=at))
+    return Seq(ElementBlock(count=values.nodes + 1, at=at))
 
 
 SPECIFICATION = "ropecheck.spec."

@@ -37,7 +37,7 @@ class Theorem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Parting:
     """Where two routes part, or what a rule found."""
 
     what: str
@@ -50,7 +50,7 @@ class Broken(Exception):
 
     def __init__(self, what: str, left: Any, right: Any) -> None:
         super().__init__(what)
-        self.difference = Difference(what=what, left=str(left), right=str(right))
+        self.difference = Parting(what=what, left=str(left), right=str(right))
 
 
 class AnyFamily:
@@ -70,7 +70,7 @@ class AnyFamily:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ReadPart:
     """Tokens of one request that a route reads: `count` of them, token(k) the index of the k-th."""
 
     count: Size
@@ -78,11 +78,11 @@ class Part:
     place: Place
 
 
-Route = tuple[Part, ...]
+Route = tuple[ReadPart, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class SymbolicRequest:
     """A request of any size. tokens: those of its history so far."""
 
     place: Place
@@ -198,21 +198,21 @@ class World(ABC):
         table = self.table(history)
         return Place(rows=self.rows(table), tabulated=tabulated, delta=delta_of(table), has_media=has_media)
 
-    def request(self, name: str = "prompt", kinds: Sequence[str] = ("media", "text")) -> Request:
+    def request(self, name: str = "prompt", kinds: Sequence[str] = ("media", "text")) -> SymbolicRequest:
         """A prompt with media anywhere in it and text after it, or text alone."""
         if self.choose(f"{name} kind", kinds) == "media":
             run, tabulated = self.media(name)
             later = self.size(f"{name}: later text")
-            return Request(place=self.place((run, text(later)), tabulated, True), tokens=tabulated + later)
+            return SymbolicRequest(place=self.place((run, text(later)), tabulated, True), tokens=tabulated + later)
         tokens = self.size(f"{name} tokens", 1)
-        return Request(place=self.place((text(tokens),), tokens, False), tokens=tokens)
+        return SymbolicRequest(place=self.place((text(tokens),), tokens, False), tokens=tokens)
 
-    def part(self, tokens: Tokens, place: Place) -> Part:
+    def part(self, tokens: Tokens, place: Place) -> ReadPart:
         """What a mode says that a row reads, of a request."""
         first, step, offsets = tokens.first, tokens.step, tokens.offsets
         if offsets is None:
-            return Part(count=tokens.count, token=lambda k: first + k * step, place=place)
-        return Part(count=self.count(offsets), token=lambda k: first + self.at(offsets, k), place=place)
+            return ReadPart(count=tokens.count, token=lambda k: first + k * step, place=place)
+        return ReadPart(count=self.count(offsets), token=lambda k: first + self.at(offsets, k), place=place)
 
     def fields(self, mode: Mode, prefix: str = "") -> dict[str, Any]:
         """Any values of what one row of the mode carries, by the parameters of its function."""
@@ -243,7 +243,7 @@ class World(ABC):
         index = part.token(0 if part.count is ONE else self.below("token", part.count))
         self.accepts(law, Readings(law=law, left={index: part.place.column(index)}, right=self.reading(right)))
 
-    def alike(self, law: str, left: Part, right: Part) -> None:
+    def alike(self, law: str, left: ReadPart, right: ReadPart) -> None:
         """The law holds between two routes token by token: both take the same ones in the same order."""
         self.same("tokens", left.count, right.count)
         k = self.below("token", left.count)
@@ -251,9 +251,9 @@ class World(ABC):
         self.agree(law, (one,), (other,))
         self.agree(law, (other,), (one,))
 
-    def single(self, index: Size, place: Place) -> Part:
+    def single(self, index: Size, place: Place) -> ReadPart:
         """A route that reads one token."""
-        return Part(count=ONE, token=lambda _: index, place=place)
+        return ReadPart(count=ONE, token=lambda _: index, place=place)
 
     def accepts(self, rule: str, view: Any) -> None:
         """The rule speaks of the view, and finds nothing."""

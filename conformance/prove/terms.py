@@ -8,9 +8,9 @@ from typing import Any
 import z3
 
 from ropecheck.conformance.prove.explorer import Explorer, Int, Truth, term_of
-from ropecheck.conformance.prove.sequences import Block, Parents, Seq, same, sequence
+from ropecheck.conformance.prove.sequences import ElementBlock, Parents, Seq, same, sequence
 from ropecheck.conformance.prove.stand_ins import len_
-from ropecheck.conformance.prove.statement import Broken, Part, Route, World
+from ropecheck.conformance.prove.statement import Broken, ReadPart, Route, World
 from ropecheck.spec.history import Column, History, Run
 
 ANY = z3.IntSort()
@@ -62,12 +62,12 @@ class Terms(World):
         for row in rows:
             self.explorer.fact(z3.ForAll([i], entry(row, i) >= 0))
         if moves:
-            return Seq(Block(count=count, at=lambda index: tuple(Int(entry(row, index) + at) for row in rows)))
-        return Seq(Block(count=count, at=lambda index: tuple(Int(entry(row, index)) for row in rows)))
+            return Seq(ElementBlock(count=count, at=lambda index: tuple(Int(entry(row, index) + at) for row in rows)))
+        return Seq(ElementBlock(count=count, at=lambda index: tuple(Int(entry(row, index)) for row in rows)))
 
     def ids(self, name: str, count: Any) -> Seq:
         token = z3.Function(name, ANY, ANY)
-        return Seq(Block(count=count, at=lambda i: Int(token(i))))
+        return Seq(ElementBlock(count=count, at=lambda i: Int(token(i))))
 
     def tree(self, name: str, drafted: Any, chain: bool = False) -> Parents:
         return Parents(drafted, None if chain else self.size(name))
@@ -100,8 +100,8 @@ class Terms(World):
     def rows(self, table: Any) -> tuple[Seq, ...]:
         return tuple(sequence(table).row(axis) for axis in range(self.axes))
 
-    def reading(self, route: Route) -> Reading:
-        return Reading(route)
+    def reading(self, route: Route) -> TermReading:
+        return TermReading(route)
 
 
 class Each:
@@ -117,13 +117,13 @@ class Each:
         return self.at(row)
 
 
-class Reading:
+class TermReading:
     """All that a route reads, whose tokens rise one by one: a token that is read as the k-th has the k-th index."""
 
     def __init__(self, route: Route) -> None:
         self.route = route
 
-    def _reads(self, part: Part, index: Any) -> bool:
+    def _reads(self, part: ReadPart, index: Any) -> bool:
         k = index - part.token(0)
         return bool(k >= 0) and bool(k < part.count) and bool(part.token(k) == index)
 

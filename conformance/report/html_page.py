@@ -44,7 +44,7 @@ class Chip(msgspec.Struct, frozen=True):
     """The card that shows it, "" where nothing failed."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class ModeRow(msgspec.Struct, frozen=True):
     """A mode, or a topic that is no mode."""
 
     name: str
@@ -106,7 +106,7 @@ _VERDICTS = {
 }
 
 
-def matrix(summary: Summary, shown: Sequence[Card]) -> tuple[Row, ...]:
+def matrix(summary: Summary, shown: Sequence[Card]) -> tuple[ModeRow, ...]:
     """Modes and topics, each with the rules that were asked there, those that failed, and those never asked."""
     rows: dict[str, dict[str, Chip]] = {}
     for rule in {**dict.fromkeys(all_rules()), **dict.fromkeys(summary.rules)}:
@@ -127,7 +127,7 @@ def matrix(summary: Summary, shown: Sequence[Card]) -> tuple[Row, ...]:
     found = []
     for name, chips in sorted(rows.items(), key=lambda item: (item[0] not in summary.modes, item[0])):
         forwards, failures = summary.modes.get(name, [0, 0])
-        found.append(Row(name, forwards, failures, tuple(chips.values())))
+        found.append(ModeRow(name, forwards, failures, tuple(chips.values())))
     return tuple(found)
 
 
@@ -160,7 +160,7 @@ def _tables(card: Card) -> Markup:
     )
 
 
-def _drawn(view: TableView | None, tokens: tuple[str, ...]) -> figures.Tables | None:
+def _drawn(view: TableView | None, tokens: tuple[str, ...]) -> figures.DrawnTable | None:
     if view is None:
         return None
     rows: dict[str, tuple[int | None, ...]] = {}
@@ -168,7 +168,7 @@ def _drawn(view: TableView | None, tokens: tuple[str, ...]) -> figures.Tables | 
         rows["1d"] = view.positions
     for axis, cells in zip(view.axes or ("t", "h", "w", "x"), view.rows or (), strict=False):
         rows[axis] = cells
-    return figures.Tables(rows=rows, requests=view.requests, tokens=tokens)
+    return figures.DrawnTable(rows=rows, requests=view.requests, tokens=tokens)
 
 
 def _timeline(card: Card) -> Markup:

@@ -135,7 +135,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     situations: dict[str, int]
     """"mode x situation" -> forwards that were an example of it."""
     warnings: tuple[str, ...]
-    part: part.Part
+    part: part.RunPart
 
 
 def build(summary: Summary) -> Report:

@@ -39,7 +39,7 @@ class KnownState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     message: str
 
 
-class NotOffered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NotOfferedCount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     mode: str
     reason: str
     scenarios: int
@@ -55,7 +55,7 @@ class Unran(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     file: str
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RunPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     covers: tuple[Covers, ...]
     ended: str
     """UTC, ISO 8601."""
@@ -68,14 +68,14 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     entries: tuple[EntryCount, ...] = ()
     lines: dict[str, str]
     """Engine file -> lines that ran, as results.ranges writes them; {} where the worker was not asked to tell."""
-    not_offered: tuple[NotOffered, ...]
+    not_offered: tuple[NotOfferedCount, ...]
     unrun: tuple[Unran, ...]
     """Some of them; the totals count all."""
     unreached: dict[str, tuple[str, ...]]
     """"rules never checked" and the like -> what a complete run would have reached."""
 
 
-def build(summary: Summary) -> Part:
+def build(summary: Summary) -> RunPart:
     """The part that a run is."""
     header, scope = summary.header, summary.scope
     index, _, of = header.shard.partition("/")
@@ -88,7 +88,7 @@ def build(summary: Summary) -> Part:
         of=int(of),
         certificate=scope.of_shard,
     )
-    return Part(
+    return RunPart(
         covers=(covers,),
         ended=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         interrupted=summary.interrupted,
@@ -103,7 +103,7 @@ def build(summary: Summary) -> Part:
         entries=entry_counts(summary),
         lines={file: ranges.text_of(lines) for file, lines in sorted(summary.lines.items())},
         not_offered=tuple(
-            NotOffered(mode=mode, reason=reason, scenarios=count)
+            NotOfferedCount(mode=mode, reason=reason, scenarios=count)
             for (mode, reason), count in sorted(summary.not_offered.items())
         ),
         unrun=tuple(

@@ -24,7 +24,7 @@ from ropecheck.conformance.report.json_file import (
     ScopeReport,
     TotalsReport,
 )
-from ropecheck.conformance.report.part import KnownState, NotOffered, Part
+from ropecheck.conformance.report.part import KnownState, NotOfferedCount, RunPart
 from ropecheck.conformance.results import covers as joining
 from ropecheck.conformance.results.state import derived_warnings, own_warnings
 from ropecheck.conformance.run.counts import added_counts
@@ -130,17 +130,17 @@ def _shown(finding: FindingReport) -> tuple[object, ...]:
     return (finding.known, bool(finding.follows), finding.rule, finding.mode, finding.signature)
 
 
-def _scope(one: ScopeReport, other: ScopeReport, part: Part) -> ScopeReport:
+def _scope(one: ScopeReport, other: ScopeReport, part: RunPart) -> ScopeReport:
     """The larger bound, with the certificate of what is whole."""
     larger = max(one, other, key=lambda scope: (scope.canonical or 0, scope.bound or ""))
     certificates = [c.certificate for c in part.covers if c.whole and c.certificate and c.bound == larger.bound]
     return msgspec.structs.replace(larger, certificate=certificates[0] if certificates else None)
 
 
-def _parts(one: Part, other: Part) -> Part:
+def _parts(one: RunPart, other: RunPart) -> RunPart:
     unrun = _first((*one.unrun, *other.unrun), lambda each: each.id)
     files = sorted({*one.lines, *other.lines})
-    return Part(
+    return RunPart(
         covers=joining.joined((*one.covers, *other.covers)),
         ended=max(one.ended, other.ended),
         interrupted=one.interrupted or other.interrupted,
@@ -149,7 +149,9 @@ def _parts(one: Part, other: Part) -> Part:
         differences=_counts(one.differences, other.differences),
         entries=added_counts((*one.entries, *other.entries)),
         lines={file: ranges.both(one.lines.get(file, ""), other.lines.get(file, "")) for file in files},
-        not_offered=tuple(_summed(NotOffered, ("mode", "reason"), ("scenarios",), one.not_offered, other.not_offered)),
+        not_offered=tuple(
+            _summed(NotOfferedCount, ("mode", "reason"), ("scenarios",), one.not_offered, other.not_offered)
+        ),
         unrun=tuple(sorted(unrun, key=lambda each: each.id)[:MAX_UNRUN]),
         unreached=_unreached(one.unreached, other.unreached),
     )

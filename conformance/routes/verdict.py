@@ -13,7 +13,7 @@ from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.families.layout import Laid
 from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Difference, Outcome
-from ropecheck.conformance.judge.tally import Tally
+from ropecheck.conformance.judge.tally import ScenarioTally
 from ropecheck.conformance.routes.kinds import KINDS
 from ropecheck.reference.prompt_tables import prompt_table
 from ropecheck.spec.families import FAMILIES
@@ -27,7 +27,7 @@ def judge(case: Case, result: protocol.Result) -> Outcome:
     """Every rule that a route's case checks."""
     if not isinstance(result, protocol.PromptTables) or (result.hit is None and result.kinds is None):
         return of_builders.judge(case, result)
-    tally = Tally()
+    tally = ScenarioTally()
     if result.hit is not None:
         _pair(tally, case, result.hit)
     elif result.kinds is not None:
@@ -40,7 +40,7 @@ def judge(case: Case, result: protocol.Result) -> Outcome:
     return of_builders.outcome(case, tally)
 
 
-def _pair(tally: Tally, case: Case, hit: int) -> None:
+def _pair(tally: ScenarioTally, case: Case, hit: int) -> None:
     """Of two requests: how much the second may use of what the first has cached. Their tables are judged elsewhere."""
     first, second = (prompt_table(FAMILIES[case.family], laid.history).T.tolist() for laid in case.laid)
     for rule, found in ask(tally, case.mode, Hit(own=second, other=first, tokens=hit)):
@@ -61,7 +61,7 @@ def expanded(case: Case, kinds: tuple[int, ...]) -> ExpandedPrompt:
     return ExpandedPrompt(family=FAMILIES[case.family], sent=laid.history, prompt=prompt)
 
 
-def _table(tally: Tally, case: Case, history: History, result: protocol.PromptTables) -> None:
+def _table(tally: ScenarioTally, case: Case, history: History, result: protocol.PromptTables) -> None:
     routed = with_laid(case, placed(case, history, len(result.kinds or ())))
     right = prompt_table(FAMILIES[case.family], history)
     table, delta = of_builders.array(result.table), of_builders.array(result.delta)

@@ -17,7 +17,7 @@ class NoAnswer(Exception):
     """The worker did not start, or did not answer; one line."""
 
 
-class Asked:
+class StartedWorker:
     """A started worker. Use as a context manager; `ran` gathers the kernels that its answers named.
 
     Raises NoAnswer when it does not come up.
@@ -31,7 +31,7 @@ class Asked:
         self._start = start
         self.hello = self._begin()
 
-    def __enter__(self) -> Asked:
+    def __enter__(self) -> StartedWorker:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -41,7 +41,7 @@ class Asked:
         """The results of a job, one a step. As `answered`."""
         return self.answered(job).results
 
-    def answered(self, job: protocol.Job) -> protocol.Answer:
+    def answered(self, job: protocol.Job) -> protocol.JobAnswer:
         """The answer to a job. A worker that dies, breaks its device or answers anything else is replaced.
         Raises NoAnswer for that job."""
         self._process.send(job)
@@ -58,7 +58,7 @@ class Asked:
             self._begin()
             raise NoAnswer(str(error)) from error
         for result in answer.results:
-            if isinstance(result, protocol.Tables | protocol.Counted | protocol.Rotated):
+            if isinstance(result, protocol.TablesAnswer | protocol.Counted | protocol.Rotated):
                 self.ran.update(result.ran)
         if poisoned(answer):
             self._process.stop()

@@ -69,7 +69,7 @@ def _modes(scenario: Subject) -> list[str]:
     except OutOfDomain:
         return []
     forwards = (step.forward if isinstance(step, protocol.Cost) else step for step in steps)
-    return [step.mode for step in forwards if isinstance(step, protocol.Forward)]
+    return [step.mode for step in forwards if isinstance(step, protocol.BuildForward)]
 
 
 def words_of(expression: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
 from ropecheck.conformance.known.base import OnBase
-from ropecheck.conformance.known.differences import Difference
+from ropecheck.conformance.known.differences import KnownDifference
 from ropecheck.conformance.known.failures import Check, Known
 from ropecheck.conformance.subject import Subject
 
@@ -42,7 +42,7 @@ class Header:
     known_folder: Path
     known: tuple[Known, ...]
     """The entries that apply."""
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[KnownDifference, ...] = ()
     """The known differences of prompt tables that apply."""
 
 
@@ -94,7 +94,7 @@ class Finding:
     """All failures of one (rule, mode, signature)."""
 
     key: tuple[str, str, str]
-    known: Known | Difference | OnBase | None
+    known: Known | KnownDifference | OnBase | None
     """The entry that expects the witness or, for a consequence, that expects its cause."""
     count: int = 0
     unexpected: int = 0

@@ -22,7 +22,7 @@ from ropecheck.conformance.version import spec_hash, suite_version
 
 def asked(
     scenario: Scenario, target: Target, out: Path, known: Path, device: str = "cpu"
-) -> tuple[Plan, protocol.Answer, Summary]:
+) -> tuple[Plan, protocol.JobAnswer, Summary]:
     """The scenario's plan, the engine's answer (traced), and the summary of a run of nothing else.
 
     Raises GaveUp when no worker starts or the worker does not answer.
@@ -46,7 +46,7 @@ def asked(
             known=known_list.applying(entries, hello.target, hello.version, device),
         )
         answer = next(reply for _, reply in pool.answers([replace(planned, job=traced_job(planned.job))]))
-    if not isinstance(answer, protocol.Answer):
+    if not isinstance(answer, protocol.JobAnswer):
         raise GaveUp(f"{scenario.name} ({scenario.id}) could not run: {answer}")
     tally = Tally(header)
     bugs = bugs_of(known.entry.cause for known in header.known)

@@ -23,9 +23,9 @@ from ropecheck.conformance.run.client import Process
 from ropecheck.conformance.run.inflight import Slot, rescue
 from ropecheck.conformance.run.seat import (
     Doubted,
-    Limits,
     P,
     Reply,
+    RunLimits,
     Seat,
     Ticket,
     Unacceptable,
@@ -56,7 +56,7 @@ class Pool(Generic[P]):
         device: str,
         workers: int,
         out: Path,
-        limits: Limits | None = None,
+        limits: RunLimits | None = None,
         depth: int = 2,
         warn: Callable[[str], None] = lambda message: None,
         warm: Warm | None = None,
@@ -64,7 +64,7 @@ class Pool(Generic[P]):
     ) -> None:
         self.target = target
         self.device = device
-        self.limits = limits or Limits()
+        self.limits = limits or RunLimits()
         self.depth = depth
         self.warn = warn
         self.hello: protocol.Hello | None = None
@@ -194,7 +194,7 @@ class Pool(Generic[P]):
     def _allowed(self, seat: Seat[P]) -> float:
         """Seconds for the running job: a script may have to start its server first, and counts its own CPU seconds."""
         steps = seat.queue[0].plan.job.steps if seat.queue else ()
-        scripted = bool(steps) and isinstance(steps[0], protocol.Play)
+        scripted = bool(steps) and isinstance(steps[0], protocol.PlayStep)
         return self.limits.scenario * (6.0 if scripted else 1.0)
 
     def _due(self, seat: Seat[P], seconds: float) -> None:
@@ -361,7 +361,7 @@ class Pool(Generic[P]):
             self._done.append((ticket.plan, self._acquitted(seat, ticket, answer) if seat.isolated else answer))
         seat.recent.append(ticket.plan)
 
-    def _broken(self, seat: Seat[P], ticket: Ticket[P], answer: protocol.Answer) -> None:
+    def _broken(self, seat: Seat[P], ticket: Ticket[P], answer: protocol.JobAnswer) -> None:
         """A kernel failed: the process is of no further use. A scenario that breaks a fresh one is the culprit, and
         this answer its verdict; another is run once more, alone."""
         name = ticket.plan.scenario.name
@@ -377,7 +377,7 @@ class Pool(Generic[P]):
         process.stop()
         self._restart(seat, f"{name} broke the device context")
 
-    def _acquitted(self, seat: Seat[P], ticket: Ticket[P], answer: protocol.Answer) -> Doubted:
+    def _acquitted(self, seat: Seat[P], ticket: Ticket[P], answer: protocol.JobAnswer) -> Doubted:
         """A suspect passes alone: those before it in the broken process are run alone as well."""
         seat.alone.extend(Ticket(plan, audit=True) for plan in seat.recent)
         seat.recent.clear()

@@ -54,7 +54,7 @@ class Noted(msgspec.Struct, frozen=True):
     """What differed from it."""
 
 
-class Reach(msgspec.Struct):
+class KindReach(msgspec.Struct):
     """Which functions each kind of scenario has been seen to run."""
 
     suite: str
@@ -68,16 +68,16 @@ class Reach(msgspec.Struct):
         self.kinds[" ".join(sorted(kind))] = noted
 
 
-def load(path: Path) -> Reach:
+def load(path: Path) -> KindReach:
     """What was noted there by this edition of the suite."""
     with contextlib.suppress(OSError, msgspec.MsgspecError):
-        found = msgspec.json.decode(path.read_bytes(), type=Reach)
+        found = msgspec.json.decode(path.read_bytes(), type=KindReach)
         if found.suite == suite_hash():
             return found
-    return Reach(suite_hash())
+    return KindReach(suite_hash())
 
 
-def save(reach: Reach, path: Path) -> None:
+def save(reach: KindReach, path: Path) -> None:
     """Keep it. What cannot be kept only costs time."""
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,9 @@ class Relevant:
         if missing := self.changed - self._reached:
             driver.warn(f"what changed: nothing that was looked at runs {_named(missing)}", loud=True)
 
-    def _look(self, driver: Driver, reach: Reach, scenarios: Sequence[Subject], wanted: frozenset[Function]) -> None:
+    def _look(
+        self, driver: Driver, reach: KindReach, scenarios: Sequence[Subject], wanted: frozenset[Function]
+    ) -> None:
         """Find the kinds that run one of the wanted functions, and run all that is of them."""
         assert isinstance(driver, Tracer)
         firsts: dict[Kind, Subject] = {}

@@ -29,7 +29,7 @@ P = TypeVar("P", bound=Planned)
 
 
 @dataclass(slots=True, kw_only=True, frozen=True)
-class Limits:
+class RunLimits:
     """Seconds and counts that keep a run from hanging."""
 
     scenario: float = 20.0
@@ -84,11 +84,11 @@ class Doubted:
     """What a scenario answered alone, after the device context had been lost beside others. What lost it is not known,
     so that the answer counts, and the loss as well."""
 
-    answer: protocol.Answer
+    answer: protocol.JobAnswer
     why: Unrun
 
 
-Reply = protocol.Answer | Doubted | Unrun
+Reply = protocol.JobAnswer | Doubted | Unrun
 """What a pool gives for a plan."""
 
 
@@ -96,7 +96,7 @@ class Unacceptable(Exception):
     """A frame came that is not what was due; the message says what is wrong with it."""
 
 
-_answers = msgspec.msgpack.Decoder(protocol.Answer)
+_answers = msgspec.msgpack.Decoder(protocol.JobAnswer)
 _hellos = msgspec.msgpack.Decoder(protocol.Hello)
 
 
@@ -121,7 +121,7 @@ class WrongProtocol(Unacceptable):
     """The worker is of another protocol version."""
 
 
-def answer_of(body: bytes, job: protocol.Job) -> protocol.Answer:
+def answer_of(body: bytes, job: protocol.Job) -> protocol.JobAnswer:
     """The answer to `job`. Raises Unacceptable for a wrong type, a wrong id or number of results, and for a
     table that is called right although nothing was sent to compare it with."""
     try:
@@ -133,13 +133,13 @@ def answer_of(body: bytes, job: protocol.Job) -> protocol.Answer:
     if len(answer.results) != len(job.steps):
         raise Unacceptable(f"{len(answer.results)} results for {len(job.steps)} steps")
     for step, result in zip(job.steps, answer.results, strict=True):
-        judged = isinstance(result, protocol.Tables) and any(table.matched for table in result.tables)
-        if judged and not (isinstance(step, protocol.Forward) and step.expect):
+        judged = isinstance(result, protocol.TablesAnswer) and any(table.matched for table in result.tables)
+        if judged and not (isinstance(step, protocol.BuildForward) and step.expect):
             raise Unacceptable("it says that a table is right which it was not given the means to compare")
     return answer
 
 
-def poisoned(answer: protocol.Answer) -> bool:
+def poisoned(answer: protocol.JobAnswer) -> bool:
     """After an asynchronous CUDA error every later call of the process fails: it must be replaced."""
     for result in answer.results:
         if isinstance(result, protocol.Raised) and (

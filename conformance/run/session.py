@@ -46,7 +46,7 @@ from ropecheck.conformance.run.events import (
 from ropecheck.conformance.run.notices import ROUTES, before_run, not_offered_lines, unreached, unreached_lines
 from ropecheck.conformance.run.phases import Options, Phase, all_phases
 from ropecheck.conformance.run.pool import Pool
-from ropecheck.conformance.run.seat import Doubted, Limits, Reply
+from ropecheck.conformance.run.seat import Doubted, Reply, RunLimits
 from ropecheck.conformance.run.tally import Tally
 from ropecheck.conformance.run.trace import Passing, trace, traced_job
 from ropecheck.conformance.run.warm import Warm
@@ -82,7 +82,7 @@ class Settings:
     options: Options = field(default_factory=Options)
     shard: tuple[int, int] = (1, 1)
     """This shard and how many there are, from 1."""
-    limits: Limits = field(default_factory=Limits)
+    limits: RunLimits = field(default_factory=RunLimits)
     known_folder: Path = known_list.FOLDER
     families_file: Path = family_known.FILE
     """The known differences of prompt tables."""
@@ -232,10 +232,10 @@ class Runner:
         if causes:
             trace(self.tally.summary, causes, self._passing, self._traced)
 
-    def _traced(self, scenario: Subject) -> tuple[AnyPlan, protocol.Answer] | None:
+    def _traced(self, scenario: Subject) -> tuple[AnyPlan, protocol.JobAnswer] | None:
         planned = plan_of(scenario, self._device)
         for _, answer in self._pool.answers([replace(planned, job=traced_job(planned.job))]):
-            return (planned, answer) if isinstance(answer, protocol.Answer) else None
+            return (planned, answer) if isinstance(answer, protocol.JobAnswer) else None
         raise AssertionError("the pool answers every plan")
 
     def _quietly(self, scenario: Subject) -> Outcome:
@@ -272,10 +272,10 @@ class Runner:
     ) -> Iterator[ScenarioDone]:
         """ran: let the worker take notes of forwards, and put what each scenario called there, by its id."""
         for planned, answer in self._pool.answers(self._plans(scenarios, traced=ran is not None)):
-            if ran is not None and isinstance(answer, protocol.Answer):
+            if ran is not None and isinstance(answer, protocol.JobAnswer):
                 ran[planned.scenario.id] = tuple(dict.fromkeys(name for step in answer.traced for name in step))
-            lines = answer.covered if isinstance(answer, protocol.Answer) else {}
-            if isinstance(answer, protocol.Answer):
+            lines = answer.covered if isinstance(answer, protocol.JobAnswer) else {}
+            if isinstance(answer, protocol.JobAnswer):
                 self.tally.summary.routes.update(answer.routes)
             outcome = self._choice.of(verdict_of(planned, answer))
             done = ScenarioDone(self._phase, planned.scenario, outcome, lines, self._predicted(planned, answer))
@@ -289,7 +289,7 @@ class Runner:
 
     def _predicted(self, planned: AnyPlan, answer: Reply) -> tuple[Failure, ...]:
         """What the bugs and differences of the lists give there; with a base, that says it."""
-        if self._base is not None or not isinstance(answer, protocol.Answer):
+        if self._base is not None or not isinstance(answer, protocol.JobAnswer):
             return ()
         if isinstance(planned, CasePlan):
             header = self.tally.summary.header

@@ -13,7 +13,17 @@ import msgspec
 
 from ropecheck.adapters import protocol
 from ropecheck.adapters.batch import Batch, BatchPart
-from ropecheck.adapters.protocol import Answer, Forward, Hello, Item, Job, Media, Submit, Tables, Tensor
+from ropecheck.adapters.protocol import (
+    BuildForward,
+    Hello,
+    Item,
+    Job,
+    JobAnswer,
+    Media,
+    SubmitStep,
+    TablesAnswer,
+    Tensor,
+)
 from ropecheck.conformance.run.client import Process
 from ropecheck.conformance.run.seat import Unacceptable, answer_of, hello_of
 from ropecheck.conformance.targets.registry import Target
@@ -27,7 +37,7 @@ ROWS = ((0, 1, 2, 2, 2, 2, 4, 5), (0, 1, 2, 2, 3, 3, 4, 5), (0, 1, 2, 3, 2, 3, 4
 TEXT = (0, 1, 2, 3)
 
 
-class Checked(msgspec.Struct, frozen=True):
+class SmokeResult(msgspec.Struct, frozen=True):
     """What came of it: the worker's hello (None when it never came) and what is wrong ("" when nothing is)."""
 
     hello: Hello | None
@@ -41,8 +51,8 @@ def job() -> Job:
     return Job(
         "smoke",
         (
-            Submit(0, (11, 12, 501, 501, 501, 501, 13, 14), media),
-            Submit(1, (21, 22, 23, 24)),
+            SubmitStep(0, (11, 12, 501, 501, 501, 501, 13, 14), media),
+            SubmitStep(1, (21, 22, 23, 24)),
             _forward("extend", prefix_len=(0, 0), extend_len=(8, 4)),
             protocol.Generate(0, (31,)),
             protocol.Generate(1, (32,)),
@@ -51,49 +61,49 @@ def job() -> Job:
     )
 
 
-def _forward(mode: str, **fields: tuple[int, ...]) -> Forward:
-    return Forward(Batch(mode, (BatchPart((0, 1), dict(fields)),)))
+def _forward(mode: str, **fields: tuple[int, ...]) -> BuildForward:
+    return BuildForward(Batch(mode, (BatchPart((0, 1), dict(fields)),)))
 
 
 EXPECTED = {2: tuple(row + TEXT for row in ROWS), 5: ((6, 4),) * 3}
 """Step -> the three rows. Decode continues at 6 after the image (9 tokens, delta -2) and at 4 after the text."""
 
 
-def check(target: Target, log: Path, device: str = "cpu") -> Checked:
+def check(target: Target, log: Path, device: str = "cpu") -> SmokeResult:
     """Start the target's worker, read its hello and run the scenario; the worker is stopped again."""
     log.parent.mkdir(parents=True, exist_ok=True)
     try:
         process = Process(target, device, log)
     except OSError as error:
-        return Checked(None, f"cannot start {target.argv[0]}: {error.strerror}")
+        return SmokeResult(None, f"cannot start {target.argv[0]}: {error.strerror}")
     try:
         return _converse(process)
     except (protocol.ProtocolError, Unacceptable) as error:
-        return Checked(None, f"the worker did not speak the protocol: {error}")
+        return SmokeResult(None, f"the worker did not speak the protocol: {error}")
     finally:
         process.stop()
 
 
-def _converse(process: Process) -> Checked:
+def _converse(process: Process) -> SmokeResult:
     body = process.next_frame(HELLO_SECONDS)
     if body is None:
-        return Checked(None, f"no hello: the worker {process.how_it_ended()}: {process.last_words(1)}")
+        return SmokeResult(None, f"no hello: the worker {process.how_it_ended()}: {process.last_words(1)}")
     hello = hello_of(body)
     asked = job() if hello.device == "cpu" else msgspec.structs.replace(job(), device="cuda")
     process.send(asked)
     body = process.next_frame(JOB_SECONDS)
     if body is None:
-        return Checked(hello, f"the scenario got no answer: the worker {process.how_it_ended()}")
-    return Checked(hello, judge(answer_of(body, asked)))
+        return SmokeResult(hello, f"the scenario got no answer: the worker {process.how_it_ended()}")
+    return SmokeResult(hello, judge(answer_of(body, asked)))
 
 
-def judge(answer: Answer) -> str:
+def judge(answer: JobAnswer) -> str:
     """What is wrong with the answer to the scenario; "" when nothing is."""
     for step, rows in EXPECTED.items():
         result = answer.results[step]
         if isinstance(result, protocol.Raised):
             return f"step {step} raised {result.type}: {result.message} ({result.where})"
-        if not isinstance(result, Tables):
+        if not isinstance(result, TablesAnswer):
             return f"step {step}: {result}"
         found = _rows(result.tables[0].mrope)
         if found != rows:

@@ -10,7 +10,7 @@ from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
 from ropecheck.conformance.known import differences
 from ropecheck.conformance.known.base import OnBase, news, otherwise
-from ropecheck.conformance.known.differences import Difference
+from ropecheck.conformance.known.differences import KnownDifference
 from ropecheck.conformance.known.failures import Known, entries_for
 from ropecheck.conformance.known.model import BUGS
 from ropecheck.conformance.run.events import MAX_UNRUN, Counts, Finding, Header, ScenarioDone, Summary
@@ -20,7 +20,7 @@ from ropecheck.conformance.scripts.script import Script
 from ropecheck.conformance.store.files import AnyStored, Stored, StoredCase, StoredScript, pretty, write_atomic
 from ropecheck.conformance.subject import Subject, size_of
 
-Expected = Known | Difference | OnBase | None
+Expected = Known | KnownDifference | OnBase | None
 """What expects a failure."""
 
 
@@ -100,9 +100,9 @@ class Tally:
         must = {failure.key for failure in done.predicted if failure.mode in outcome.by_mode.get(failure.rule, ())}
         if not must and not shown:
             return
-        entries: tuple[Known | Difference, ...] = (*self.summary.header.known, *self.summary.header.differences)
+        entries: tuple[Known | KnownDifference, ...] = (*self.summary.header.known, *self.summary.header.differences)
         for known in entries:
-            if isinstance(known, Difference):
+            if isinstance(known, KnownDifference):
                 says = self._says(known, done) if known.gives else known.name in shown
             else:
                 says = known.entry.key in must if known.entry.cause in BUGS else known.name in shown
@@ -113,14 +113,14 @@ class Tally:
                 if known.name not in shown and not counts.right:
                     counts.right = f"{outcome.name} ({outcome.scenario})"
 
-    def _says(self, known: Difference, done: ScenarioDone) -> bool:
+    def _says(self, known: KnownDifference, done: ScenarioDone) -> bool:
         """Whether a difference is the first that explains one of the predicted failures."""
         if not isinstance(done.scenario, Case) or (known.kind == "unsettled" and not done.outcome.failures):
             return False  # the paper's answer is as good
         every = [self._explaining(done, done.scenario, one) for one in done.predicted if done.outcome.by_mode]
         return any(found[:1] == [known] for found in every)
 
-    def _explaining(self, done: ScenarioDone, case: Case, failure: Failure) -> list[Difference]:
+    def _explaining(self, done: ScenarioDone, case: Case, failure: Failure) -> list[KnownDifference]:
         header = self.summary.header
         release = header.hello.target, header.hello.version
         return differences.explaining(case, failure, done.predicted, header.differences, *release)
@@ -159,7 +159,7 @@ class Tally:
             return [self._explained(done, done.scenario, failure) for failure in failures]
         return entries_for(done.scenario, failures, self.summary.header.known, done.predicted)
 
-    def _explained(self, done: ScenarioDone, case: Case, failure: Failure) -> Difference | None:
+    def _explained(self, done: ScenarioDone, case: Case, failure: Failure) -> KnownDifference | None:
         """The first known difference that explains the failure; all that do are counted."""
         found = self._explaining(done, case, failure)
         for one in found:

@@ -21,7 +21,7 @@ PER_MODE = 3
 MOST = 60
 """Findings whose witness is traced."""
 
-Run = Callable[[Any], tuple[AnyPlan, protocol.Answer] | None]
+Run = Callable[[Any], tuple[AnyPlan, protocol.JobAnswer] | None]
 """Runs a subject with Job.trace; None when there is no answer."""
 
 
@@ -58,7 +58,7 @@ def steps_of(plan: AnyPlan, op: int) -> range:
 
 def trace(summary: Summary, findings: Iterable[Finding], passing: Passing, run: Run) -> None:
     """Fill in `ran` of the findings, and the summary's account of steps with right results."""
-    traced: dict[str, tuple[AnyPlan, protocol.Answer] | None] = {}
+    traced: dict[str, tuple[AnyPlan, protocol.JobAnswer] | None] = {}
     sorts: set[type] = {Scenario}
     for number, finding in enumerate(findings):
         scenario = finding.scenario
@@ -80,11 +80,11 @@ def trace(summary: Summary, findings: Iterable[Finding], passing: Passing, run: 
             _right(summary, found[1], range(len(found[1].traced)))
 
 
-def _joined(answer: protocol.Answer, steps: Iterable[int]) -> tuple[str, ...]:
+def _joined(answer: protocol.JobAnswer, steps: Iterable[int]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for step in steps if step < len(answer.traced) for name in answer.traced[step]))
 
 
-def _right(summary: Summary, answer: protocol.Answer, steps: Iterable[int]) -> None:
+def _right(summary: Summary, answer: protocol.JobAnswer, steps: Iterable[int]) -> None:
     for step in steps:
         names = answer.traced[step] if step < len(answer.traced) else ()
         if names:

@@ -24,7 +24,7 @@ OWN_NAME = ("frozen_kv", "multi_layer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Expected:
+class ExpectedTables:
     """Tables by label: "" the forward, "step 1".. later forwards of the mode's loop, "padded" a wider buffer."""
 
     mode: Mode
@@ -54,11 +54,11 @@ KEPT = 4096
 SMALL = 64
 """Tokens of a batch, or of a request, up to which it is likely to come again: a sweep's are few, drawn ones are not."""
 
-_kept: dict[tuple[Any, ...], Expected] = {}
+_kept: dict[tuple[Any, ...], ExpectedTables] = {}
 _encoder = msgspec.msgpack.Encoder()
 
 
-def expected_of(state: State, op: Build) -> Expected:
+def expected_of(state: State, op: Build) -> ExpectedTables:
     """The forward of one operation. The same operation on requests that stand alike gives the same object.
 
     Raises OutOfDomain where a request is not in the state that it needs.
@@ -85,7 +85,7 @@ def _standing(state: State, req: int) -> tuple[Any, ...] | None:
     return request.line, parent, tokens_of(request), request.computed, request.admitted, request.status, turn
 
 
-def _expected(mode: Mode, state: State, op: Build) -> Expected:
+def _expected(mode: Mode, state: State, op: Build) -> ExpectedTables:
     if not op.host_lengths and any(part.reads == PREFILLING for part in mode.parts):
         raise OutOfDomain(f"{mode.name}: a prefill is planned by lengths that stand on the host")
     chosen = _parts(mode, op.batch)
@@ -117,7 +117,7 @@ def _expected(mode: Mode, state: State, op: Build) -> Expected:
         situations.add("host lengths" if op.host_lengths else "device lengths")
     prefills = any(part.reads == PREFILLING for part in mode.parts)
     bounds = dimensions.of_forward(tables, lines, prefills)
-    return Expected(
+    return ExpectedTables(
         mode=mode,
         batch=Batch(mode=mode.name, parts=tuple(whole)),
         tables=tables,

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ropecheck.conformance.scenario.forward import Expected, expected_of
+from ropecheck.conformance.scenario.forward import ExpectedTables, expected_of
 from ropecheck.conformance.scenario.operations import (
     Abort,
     Accept,
@@ -38,7 +38,7 @@ class Transition:
     """One step: the state after it, the forward that it ran, and the tokens that requests emitted after it."""
 
     state: State
-    forward: Expected | None = None
+    forward: ExpectedTables | None = None
     emitted: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
@@ -83,8 +83,8 @@ def apply(state: State, op: Operation, build: bool = True) -> Transition:
             return Transition(state=state)
 
 
-def _asked(op: Turn) -> turns.Asked:
-    return turns.Asked(**{name: getattr(op, name) for name in turns.Asked.__dataclass_fields__})
+def _asked(op: Turn) -> turns.TurnRequest:
+    return turns.TurnRequest(**{name: getattr(op, name) for name in turns.TurnRequest.__dataclass_fields__})
 
 
 def _forward(state: State, op: Build, build: bool) -> Transition:

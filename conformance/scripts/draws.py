@@ -14,13 +14,13 @@ from typing import TypeVar
 from hypothesis import strategies as st
 
 from ropecheck.conformance.scripts.script import (
-    Abort,
     Action,
     Arrive,
     Close,
     Continue,
     Flush,
-    Open,
+    GiveUp,
+    OpenSession,
     Pause,
     Script,
     Step,
@@ -96,11 +96,11 @@ class _Machine:
         )
         return (Step(24), turn) if len(earlier) > 1 and self.number(0, 5) else (turn,)
 
-    def open(self) -> Open:
+    def open(self) -> OpenSession:
         session = self.opened
         self.opened += 1
         self.sessions[session] = self.number(0, 2) == 0
-        return Open(session, self.sessions[session])
+        return OpenSession(session, self.sessions[session])
 
     def close(self) -> Close:
         session = self.one(sorted(self.sessions))
@@ -126,7 +126,7 @@ class _Machine:
             case "close":
                 return (self.close(),)
             case "abort":
-                return (Abort(self.one(self.reqs)) if self.number(0, 6) else Abort(),)
+                return (GiveUp(self.one(self.reqs)) if self.number(0, 6) else GiveUp(),)
             case "flush":
                 return (Flush(),)
             case "pause":

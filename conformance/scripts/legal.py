@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ropecheck.conformance.scripts.script import Abort, Action, Arrive, Close, Open, Pause, Script, Step
+from ropecheck.conformance.scripts.script import Action, Arrive, Close, GiveUp, OpenSession, Pause, Script, Step
 from ropecheck.conformance.scripts.servers import server
 from ropecheck.spec.families import family as find_family
 from ropecheck.spec.history import OutOfDomain, length
@@ -27,10 +27,10 @@ def check(script: Script) -> None:
                 if not 1 <= length(family, action.prompt) <= MOST_TOKENS:
                     raise OutOfDomain(f"{where}.prompt: must have 1 .. {MOST_TOKENS} tokens")
                 reqs.add(action.req)
-            case Abort(req=req):
+            case GiveUp(req=req):
                 if req is not None and req not in reqs:
                     raise OutOfDomain(f"{where}.req: request {req} has not arrived")
-            case Open(session=session):
+            case OpenSession(session=session):
                 if session in sessions:
                     raise OutOfDomain(f"{where}.session: session {session} was opened before")
                 sessions.add(session)

@@ -10,13 +10,13 @@ import msgspec
 from ropecheck.adapters import events, play
 from ropecheck.conformance.scripts import legal
 from ropecheck.conformance.scripts.script import (
-    Abort,
     Action,
     Arrive,
     Close,
     Continue,
     Flush,
-    Open,
+    GiveUp,
+    OpenSession,
     Pause,
     Script,
     Step,
@@ -37,7 +37,7 @@ def play_of(script: Script) -> play.Play:
     legal.check(script)
     family = find_family(script.family)
     actions = script.actions + ((Continue(),) if legal.paused(script.actions) else ())
-    header = events.Header(version=events.VERSION, family=script.family, configuration=script.server)
+    header = events.TraceHeader(version=events.VERSION, family=script.family, configuration=script.server)
     told = tuple(one for action in actions for one in _resolved(family, action))
     return play.Play(header=header, server=server(script.server), actions=told, accept=script.accept)
 
@@ -58,13 +58,13 @@ def _resolved(family: MediaFamily, action: Action) -> Iterator[play.Action]:
             for copy in range(action.copies):
                 yield _arrive(family, action, copy)
         case Step(times=times):
-            yield play.Step(times)
-        case Abort(req=req):
-            yield play.Tell(events.Abort("" if req is None else req_name(req)))
-        case Open(session=session, streaming=streaming):
-            yield play.Tell(events.Open(session_name(session), streaming))
+            yield play.Rounds(times)
+        case GiveUp(req=req):
+            yield play.Tell(events.Aborted("" if req is None else req_name(req)))
+        case OpenSession(session=session, streaming=streaming):
+            yield play.Tell(events.Opened(session_name(session), streaming))
         case Close(session=session):
-            yield play.Tell(events.Close(session_name(session)))
+            yield play.Tell(events.Closed(session_name(session)))
         case Pause(mode=mode):
             yield play.Tell(events.Control(f"pause {mode}"))
         case Continue():
@@ -73,10 +73,10 @@ def _resolved(family: MediaFamily, action: Action) -> Iterator[play.Action]:
             yield play.Tell(events.Control("flush"))
 
 
-def _arrive(family: MediaFamily, action: Arrive, copy: int) -> play.Arrive:
-    event = events.Arrive(
+def _arrive(family: MediaFamily, action: Arrive, copy: int) -> play.Deliver:
+    event = events.Arrived(
         req=req_name(action.req, copy),
-        prompt=tuple(events.Run(run.kind, run.tokens, run.grid, run.seconds_per_grid) for run in action.prompt),
+        prompt=tuple(events.PromptRun(run.kind, run.tokens, run.grid, run.seconds_per_grid) for run in action.prompt),
         max_new_tokens=action.max_new_tokens,
         session="" if action.session is None else session_name(action.session),
         parent="" if action.parent is None else req_name(action.parent),
@@ -89,13 +89,13 @@ def _arrive(family: MediaFamily, action: Arrive, copy: int) -> play.Arrive:
     media = None
     if items:
         table = prompt_table(family, action.prompt)
-        media = play.Media(rows=tuple(map(tuple, table.tolist())), delta=delta(table), items=items)
-    return play.Arrive(event=event, ids=ids, media=media, stop_every=action.stop_every, priority=action.priority)
+        media = play.PlayMedia(rows=tuple(map(tuple, table.tolist())), delta=delta(table), items=items)
+    return play.Deliver(event=event, ids=ids, media=media, stop_every=action.stop_every, priority=action.priority)
 
 
-def _tokens(family: MediaFamily, prompt: History, content: int) -> tuple[tuple[int, ...], tuple[play.Item, ...]]:
+def _tokens(family: MediaFamily, prompt: History, content: int) -> tuple[tuple[int, ...], tuple[play.PlayItem, ...]]:
     ids: list[int] = []
-    items: list[play.Item] = []
+    items: list[play.PlayItem] = []
     for run in prompt:
         count = run_length(family, run)
         if run.is_text:
@@ -104,5 +104,5 @@ def _tokens(family: MediaFamily, prompt: History, content: int) -> tuple[tuple[i
         start = len(ids)
         ids.extend([PLACEHOLDERS[run.kind]] * count)
         pixels = zlib.crc32(msgspec.json.encode((run.kind, run.grid, content)))
-        items.append(play.Item(run.kind, start, start + count, pixels))
+        items.append(play.PlayItem(run.kind, start, start + count, pixels))
     return tuple(ids), tuple(items)

@@ -36,13 +36,13 @@ class Arrive(msgspec.Struct, frozen=True, tag="arrive", omit_defaults=True):
     """beam_width of the public interface: so many beams are searched."""
 
 
-class Abort(msgspec.Struct, frozen=True, tag="abort", omit_defaults=True):
+class GiveUp(msgspec.Struct, frozen=True, tag="abort", omit_defaults=True):
     """The client gives a request up. None: all of them."""
 
     req: int | None = None
 
 
-class Open(msgspec.Struct, frozen=True, tag="open", omit_defaults=True):
+class OpenSession(msgspec.Struct, frozen=True, tag="open", omit_defaults=True):
     """A session is opened."""
 
     session: int
@@ -75,7 +75,7 @@ class Step(msgspec.Struct, frozen=True, tag="step", omit_defaults=True):
     times: int = 1
 
 
-Action = Arrive | Abort | Open | Close | Pause | Continue | Flush | Step
+Action = Arrive | GiveUp | OpenSession | Close | Pause | Continue | Flush | Step
 
 
 def tokens_of(action: Action) -> int:
@@ -141,9 +141,9 @@ def _told(action: Action) -> str:
             return f"request {action.req}{turn}{parent} ({runs}; {action.max_new_tokens} new{more})"
         case Step(times=times):
             return f"step {times}"
-        case Abort(req=req):
+        case GiveUp(req=req):
             return "abort all" if req is None else f"abort {req}"
-        case Open(session=session, streaming=streaming):
+        case OpenSession(session=session, streaming=streaming):
             return f"open {'streaming ' if streaming else ''}session {session}"
         case Close(session=session):
             return f"close session {session}"

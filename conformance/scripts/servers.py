@@ -35,12 +35,12 @@ def servers() -> Mapping[str, Configuration]:
     return msgspec.convert(tomllib.loads(FILE.read_text("utf-8")), dict[str, Configuration])
 
 
-def server(name: str) -> play.Server:
+def server(name: str) -> play.ServerConfig:
     """What an adapter is told. Raises OutOfDomain for an unknown name."""
     known = servers()
     if name not in known:
         raise OutOfDomain(f"unknown server configuration {name!r}{meant(name, known)}; known: {', '.join(known)}")
-    return play.Server(
+    return play.ServerConfig(
         name=name, arguments=known[name].arguments, environment=known[name].environment, draft=known[name].draft
     )
 

@@ -9,7 +9,7 @@ import msgspec
 
 from ropecheck.conformance.judge.outcome import Failure, Outcome
 from ropecheck.conformance.scripts.legal import legal
-from ropecheck.conformance.scripts.script import Action, Arrive, Close, Open, Script, Step, size_of_script
+from ropecheck.conformance.scripts.script import Action, Arrive, Close, OpenSession, Script, Step, size_of_script
 from ropecheck.spec.history import Run, image, text
 
 Check = Callable[[Script], Outcome]
@@ -54,7 +54,7 @@ def _smaller(script: Script) -> Iterator[Script]:
         for at in range(len(actions) - size, -1, -1) if size else ():
             yield _with(script, actions[:at] + actions[at + size :])
     for at, action in enumerate(actions):
-        if isinstance(action, Open):
+        if isinstance(action, OpenSession):
             yield _with(script, _without_session(actions[:at] + actions[at + 1 :], action.session))
     for at, action in enumerate(actions):
         for simpler in _simpler(action):

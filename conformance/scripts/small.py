@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from ropecheck.conformance.scripts.script import Abort, Action, Arrive, Continue, Open, Pause, Script, Step
+from ropecheck.conformance.scripts.script import Action, Arrive, Continue, GiveUp, OpenSession, Pause, Script, Step
 from ropecheck.spec.history import History, image, text
 
 PROMPTS: tuple[History, ...] = ((text(3),), (text(1), image(1, 4, 6), text(1)), (text(1), image(1, 4, 4)))
@@ -69,10 +69,10 @@ def _moves(state: _State) -> Iterator[tuple[Action, _State]]:
                 yield turn, state._replace(reqs=reqs + 1, last=reqs, stepped=False)
     if not state.opened:
         for streaming in KINDS:
-            yield Open(0, streaming), state._replace(opened=True, stepped=False, streaming=streaming)
+            yield OpenSession(0, streaming), state._replace(opened=True, stepped=False, streaming=streaming)
     for req in range(reqs):
         if req not in state.aborted:
-            yield Abort(req), state._replace(aborted=(*state.aborted, req), stepped=False)
+            yield GiveUp(req), state._replace(aborted=(*state.aborted, req), stepped=False)
     if reqs:
         yield Pause("retract"), state._replace(stepped=False)
         if not state.stepped:

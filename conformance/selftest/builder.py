@@ -57,7 +57,7 @@ def every_case() -> Iterator[Case]:
 
 
 @dataclass(frozen=True, slots=True)
-class Slip:
+class BuilderSlip:
     """Something small that is wrong in a builder's answer. answer: what it gives instead; None: the case has nothing
     that it could be planted in."""
 
@@ -172,24 +172,34 @@ def _long_hit(case: Case) -> Result | None:
 
 
 SLIPS = (
-    Slip("prompt: media in another order", "one token's h is one more", "families.table", _cells(_inside(1))),
-    Slip("prompt: a text token's rows differ", "one row too far", "families.text_rows_equal", _cells(_last_text)),
-    Slip("prompt: text after media one late", "one position is left free", "families.text_after_media", _text_late),
-    Slip("prompt: one column short", "the first token has none", "families.table_width", _changed(_narrow)),
-    Slip("prompt: floats", "positions keep their fractions", "families.dtype_and_shape", _changed(_float)),
-    Slip("prompt: another delta", "one more than the table's", "families.delta", _changed(_other_delta)),
-    Slip("prompt: the last frame late", "a step", "families.absolute_time", _cells(_inside(0, "video", True))),
-    Slip("prompt: two times in a frame", "a token later", "families.frame_per_run", _cells(_inside(0))),
-    Slip("prompt: steps unmerged", "a token later", "families.temporal_merge", _cells(_inside(0, "video"))),
-    Slip("prompt: a track out of order", "one token moved", "families.audio_in_video", _cells(_inside(2, "track"))),
-    Slip("prompt: the index row counts on", "a row", "families.hunyuan_vl.four_rows", _cells(_inside(0, "image"))),
-    Slip("prompt: the last column ahead", "one w late", "families.glm_image.tabulated_ahead", _cells(_ahead)),
-    Slip("prompt: a marker off its canvas", "a row", "families.minicpm_v4_7.canvas", _cells(_inside(1, last=True))),
-    Slip("prompt: two answers to what comes next", "paper and code", "families.one_continuation", _two_answers),
-    Slip("prompt: disagreeing grids accepted", "as if whole", "families.refuses_disagreeing_grids", _accepts),
-    Slip("prompt: an undivided grid accepted", "as if whole", "families.refuses_undivided_grid", _accepts),
-    Slip("prompt: no interval accepted", "one second", "families.refuses_missing_intervals", _accepts),
-    Slip("route: a token is lost", "the expanded prompt is shorter", "families.route_layout", _loses_a_token),
-    Slip("prefix: a hit one token too long", "another request's column", "prefix.identity", _long_hit),
+    BuilderSlip("prompt: media in another order", "one token's h is one more", "families.table", _cells(_inside(1))),
+    BuilderSlip(
+        "prompt: a text token's rows differ", "one row too far", "families.text_rows_equal", _cells(_last_text)
+    ),
+    BuilderSlip(
+        "prompt: text after media one late", "one position is left free", "families.text_after_media", _text_late
+    ),
+    BuilderSlip("prompt: one column short", "the first token has none", "families.table_width", _changed(_narrow)),
+    BuilderSlip("prompt: floats", "positions keep their fractions", "families.dtype_and_shape", _changed(_float)),
+    BuilderSlip("prompt: another delta", "one more than the table's", "families.delta", _changed(_other_delta)),
+    BuilderSlip("prompt: the last frame late", "a step", "families.absolute_time", _cells(_inside(0, "video", True))),
+    BuilderSlip("prompt: two times in a frame", "a token later", "families.frame_per_run", _cells(_inside(0))),
+    BuilderSlip("prompt: steps unmerged", "a token later", "families.temporal_merge", _cells(_inside(0, "video"))),
+    BuilderSlip(
+        "prompt: a track out of order", "one token moved", "families.audio_in_video", _cells(_inside(2, "track"))
+    ),
+    BuilderSlip(
+        "prompt: the index row counts on", "a row", "families.hunyuan_vl.four_rows", _cells(_inside(0, "image"))
+    ),
+    BuilderSlip("prompt: the last column ahead", "one w late", "families.glm_image.tabulated_ahead", _cells(_ahead)),
+    BuilderSlip(
+        "prompt: a marker off its canvas", "a row", "families.minicpm_v4_7.canvas", _cells(_inside(1, last=True))
+    ),
+    BuilderSlip("prompt: two answers to what comes next", "paper and code", "families.one_continuation", _two_answers),
+    BuilderSlip("prompt: disagreeing grids accepted", "as if whole", "families.refuses_disagreeing_grids", _accepts),
+    BuilderSlip("prompt: an undivided grid accepted", "as if whole", "families.refuses_undivided_grid", _accepts),
+    BuilderSlip("prompt: no interval accepted", "one second", "families.refuses_missing_intervals", _accepts),
+    BuilderSlip("route: a token is lost", "the expanded prompt is shorter", "families.route_layout", _loses_a_token),
+    BuilderSlip("prefix: a hit one token too long", "another request's column", "prefix.identity", _long_hit),
 )
 """One for each rule on prompt tables and what is made of them."""

@@ -21,7 +21,7 @@ from ropecheck.conformance.families.cases import all_cases
 from ropecheck.conformance.judge.outcome import Outcome, Unrun
 from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.routes.cases import cases as route_cases
-from ropecheck.conformance.run.ask import Asked, NoAnswer
+from ropecheck.conformance.run.ask import NoAnswer, StartedWorker
 from ropecheck.conformance.run.session import verdict_of
 from ropecheck.conformance.scenarios import pairs
 from ropecheck.conformance.scenarios.chosen import chosen, laws
@@ -65,7 +65,7 @@ class Faults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class EngineFault:
     """One edit."""
 
     module: str
@@ -79,10 +79,10 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredEdit:
     """What became of a fault. by: the rule that caught it, or how the worker ended. equivalent: why it is none."""
 
-    fault: Fault
+    fault: EngineFault
     where: str
     caught: bool
     by: str = ""
@@ -99,7 +99,7 @@ def load(path: Path = FILE) -> Faults:
         raise UsageError(f"{path.name}: {error}") from None
 
 
-def draw(offers: Iterable[tuple[Functions, str, dict[str, int]]], seed: int) -> list[Fault]:
+def draw(offers: Iterable[tuple[Functions, str, dict[str, int]]], seed: int) -> list[EngineFault]:
     """`places` edits of each function, spread over the kinds. offers: (entry of the list, function, kind -> number)."""
     found = []
     for entry, function, kinds in offers:
@@ -113,7 +113,7 @@ def draw(offers: Iterable[tuple[Functions, str, dict[str, int]]], seed: int) -> 
         for one in offered:
             if len(taken) < entry.places and one not in taken:
                 taken.append(one)
-        found += [Fault(entry.module, function, edit, nth) for edit, nth in taken]
+        found += [EngineFault(entry.module, function, edit, nth) for edit, nth in taken]
     return found
 
 
@@ -127,7 +127,7 @@ def plans(engine: str) -> list[Plan | CasePlan]:
 class Scorer:
     """A worker, what is sent to it, and what the engine answers as it is."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: StartedWorker) -> None:
         self._asked = asked
         self._plans = plans(asked.hello.target)
         self._right: dict[str, set[str]] = {}
@@ -148,33 +148,33 @@ class Scorer:
                     found.append((one, name, counts))
         return found
 
-    def score(self, fault: Fault, equivalent: str = "") -> Scored:
+    def score(self, fault: EngineFault, equivalent: str = "") -> ScoredEdit:
         """Plant it, send everything until something is answered otherwise, and take it back."""
         started = time.monotonic()
         planted = self._asked.plant(protocol.Plant(fault.module, fault.function, fault.edit, fault.nth))
         if planted.problem:
-            return Scored(fault, "", False, f"not planted: {planted.problem}")
+            return ScoredEdit(fault, "", False, f"not planted: {planted.problem}")
         try:
             for one in self._calling(fault):
                 outcome = self._outcome(one)
                 new = _keys(outcome) - self._right[one.job.id]
                 if new:
                     by, seconds = sorted(new)[0], time.monotonic() - started
-                    return Scored(fault, planted.where, True, by, one.scenario.name, seconds, equivalent)
+                    return ScoredEdit(fault, planted.where, True, by, one.scenario.name, seconds, equivalent)
         except NoAnswer as error:
-            return Scored(fault, planted.where, True, str(error), "", time.monotonic() - started, equivalent)
+            return ScoredEdit(fault, planted.where, True, str(error), "", time.monotonic() - started, equivalent)
         finally:
             self._asked.plant(protocol.Plant())
         by = "" if self._calling(fault) else "nothing calls it"
-        return Scored(fault, planted.where, False, by, "", time.monotonic() - started, equivalent)
+        return ScoredEdit(fault, planted.where, False, by, "", time.monotonic() - started, equivalent)
 
-    def _calling(self, fault: Fault) -> list[Plan | CasePlan]:
+    def _calling(self, fault: EngineFault) -> list[Plan | CasePlan]:
         """What calls the function: nothing else can be answered otherwise."""
         return self._calls.get(f"{fault.module.replace('.', '/')}.py {fault.function}", [])
 
     def _outcome(self, one: Plan | CasePlan) -> Outcome:
         results = self._asked.ask(one.job)
-        return verdict_of(one, protocol.Answer(one.job.id, results, 0, 0))
+        return verdict_of(one, protocol.JobAnswer(one.job.id, results, 0, 0))
 
 
 def _keys(outcome: Outcome) -> set[str]:
@@ -193,12 +193,12 @@ def _declined(outcome: Outcome) -> set[str]:
     return {f"not offered: {reason}" for _, reason in outcome.not_offered}
 
 
-def score(target: str, out: Path, seed: int = 0, most: int | None = None) -> Iterator[Scored]:
+def score(target: str, out: Path, seed: int = 0, most: int | None = None) -> Iterator[ScoredEdit]:
     """Every fault of the list, one after the other. Raises GaveUp when the worker does not start."""
     faults = load()
     argued = {(one.function, one.edit, one.nth): one.reason for one in faults.equivalent}
     try:
-        with Asked(find(target, "cpu"), "cpu", out / "engine-score.log") as asked:
+        with StartedWorker(find(target, "cpu"), "cpu", out / "engine-score.log") as asked:
             scorer = Scorer(asked)
             drawn = draw(scorer.offers(faults), seed)
             for fault in drawn[:most]:
@@ -207,7 +207,7 @@ def score(target: str, out: Path, seed: int = 0, most: int | None = None) -> Ite
         raise GaveUp(str(error)) from error
 
 
-def line(one: Scored) -> str:
+def line(one: ScoredEdit) -> str:
     """One line on one fault."""
     place = f"{one.fault.name} ({one.where})" if one.where else one.fault.name
     if one.caught:
@@ -217,7 +217,7 @@ def line(one: Scored) -> str:
     return f"{'missed' if one.where else 'not planted':<12}{place} {one.by}".rstrip()
 
 
-def summary(found: list[Scored]) -> str:
+def summary(found: list[ScoredEdit]) -> str:
     """The score."""
     planted = [one for one in found if one.where]
     caught = sum(one.caught for one in planted)
@@ -227,7 +227,7 @@ def summary(found: list[Scored]) -> str:
     )
 
 
-def exit_code(found: list[Scored]) -> int:
+def exit_code(found: list[ScoredEdit]) -> int:
     """1 for a missed fault, and for an argued one that is caught; 4 when nothing was planted."""
     planted = [one for one in found if one.where]
     if not planted:
@@ -235,4 +235,4 @@ def exit_code(found: list[Scored]) -> int:
     return 1 if any(one.caught == bool(one.equivalent) for one in planted) else 0
 
 
-__all__ = ["Fault", "Scored", "Unrun", "draw", "load", "score"]
+__all__ = ["EngineFault", "ScoredEdit", "Unrun", "draw", "load", "score"]

@@ -20,7 +20,7 @@ from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.known.find import find_scenario
 from ropecheck.conformance.run.events import Event, ScenarioDone
 from ropecheck.conformance.run.phases import Phase
-from ropecheck.conformance.run.seat import Limits
+from ropecheck.conformance.run.seat import RunLimits
 from ropecheck.conformance.run.session import Settings
 from ropecheck.conformance.run.session import run as run_session
 from ropecheck.conformance.store.files import Stored, StoredCase, read_any
@@ -34,7 +34,7 @@ WITNESSES = FILE.with_suffix("")
 """Folder of the witnesses that are no scenario of the default run."""
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class WitnessShown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What the witness shows on the wrong release; what is not given is not compared."""
 
     column: int | None = None
@@ -45,7 +45,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The whole message, for a failure that has no value."""
 
 
-class Bug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PastBug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One past bug of SGLang."""
 
     id: str
@@ -66,7 +66,7 @@ class Bug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     signature: str = ""
     witness: str = ""
     """Name of a chosen scenario or prompt-table case, or of a file in `data/history`."""
-    shows: Shown | None = None
+    shows: WitnessShown | None = None
     why: str = ""
     """How the wrong table came about, and what follows instead: for readers who have not seen the change."""
     missed: str = ""
@@ -81,7 +81,7 @@ class Bug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class Judged(msgspec.Struct, frozen=True):
     """A bug and what became of it. state: "caught", "missed", "not run"."""
 
-    bug: Bug
+    bug: PastBug
     state: str
     why: str
 
@@ -91,10 +91,10 @@ Seen = Mapping[str, Outcome] | str
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    bug: tuple[Bug, ...]
+    bug: tuple[PastBug, ...]
 
 
-def load(path: Path = FILE) -> tuple[Bug, ...]:
+def load(path: Path = FILE) -> tuple[PastBug, ...]:
     """The bugs of the file. Raises UsageError naming file and field."""
     try:
         bugs = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _File).bug
@@ -107,7 +107,7 @@ def load(path: Path = FILE) -> tuple[Bug, ...]:
         if bug.id in seen:
             raise UsageError(f"{path}: bug {bug.id} is there twice")
         seen.add(bug.id)
-        needed = (bug.rule, bug.mode, bug.signature, bug.wrong, bug.witness, bug.shows not in (None, Shown()))
+        needed = (bug.rule, bug.mode, bug.signature, bug.wrong, bug.witness, bug.shows not in (None, WitnessShown()))
         if not bug.missed and not all(needed):
             what = "rule, mode, signature, wrong, witness and shows"
             raise UsageError(f"{path}: bug {bug.id}: {what} are needed, or missed says why")
@@ -130,13 +130,13 @@ def witness(name: str) -> Subject:
     return stored.scenario
 
 
-def versions_needed(bugs: Iterable[Bug]) -> list[str]:
+def versions_needed(bugs: Iterable[PastBug]) -> list[str]:
     """The releases that the score has to run, oldest first."""
     needed = {version for bug in bugs if not bug.missed for version in (bug.wrong, bug.right) if version}
     return sorted(needed, key=version_key)
 
 
-def needed_on(bugs: Iterable[Bug], version: str) -> list[Subject]:
+def needed_on(bugs: Iterable[PastBug], version: str) -> list[Subject]:
     """The witnesses that this release has to run."""
     asked = (witness(bug.witness) for bug in bugs if not bug.missed and version in (bug.wrong, bug.right))
     return list({one.id: one for one in asked}.values())
@@ -155,7 +155,7 @@ def run(target: Target, witnesses: list[Subject], out: Path) -> Seen:
         target=target,
         out=out,
         phases=(Phase(name="history", summary="", drive=drive),),
-        limits=Limits(scenario=60.0, start=600.0),  # a busy machine takes its time
+        limits=RunLimits(scenario=60.0, start=600.0),  # a busy machine takes its time
         witnesses=False,
         shrink_seconds=0,
         complete=False,
@@ -169,7 +169,7 @@ def run(target: Target, witnesses: list[Subject], out: Path) -> Seen:
     return summary.gave_up or seen
 
 
-def judge(bug: Bug, seen: Mapping[str, Seen]) -> Judged:
+def judge(bug: PastBug, seen: Mapping[str, Seen]) -> Judged:
     """What the runs say about the bug. seen: by version."""
     if bug.missed:
         return Judged(bug, "missed", bug.missed)
@@ -195,18 +195,18 @@ def judge(bug: Bug, seen: Mapping[str, Seen]) -> Judged:
     return Judged(bug, "caught", f"fails on {bug.wrong}, right on {bug.right}")
 
 
-def shows(bug: Bug, failure: Failure) -> bool:
+def shows(bug: PastBug, failure: Failure) -> bool:
     """Whether the failure is the bug's to the value."""
-    want, found = bug.shows or Shown(), value_of(failure)
+    want, found = bug.shows or WitnessShown(), value_of(failure)
     return all(value in (None, "", getattr(found, field)) for field, value in msgspec.structs.asdict(want).items())
 
 
-def value_of(failure: Failure) -> Shown:
+def value_of(failure: Failure) -> WitnessShown:
     """What a failure shows, as a bug pins it."""
     first = failure.difference
     if first is None:
-        return Shown(message=failure.message)
-    return Shown(
+        return WitnessShown(message=failure.message)
+    return WitnessShown(
         column=first.column,
         request=first.request,
         expected=first.expected,
@@ -236,7 +236,7 @@ def lines(judged: list[Judged]) -> list[str]:
     return found
 
 
-def shown_lines(bugs: Iterable[Bug], seen: Mapping[str, Seen]) -> Iterable[str]:
+def shown_lines(bugs: Iterable[PastBug], seen: Mapping[str, Seen]) -> Iterable[str]:
     """What each bug's witness shows on its releases, to be pinned."""
     for bug in bugs:
         for version in filter(None, () if bug.missed else (bug.wrong, bug.right)):

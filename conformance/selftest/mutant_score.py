@@ -96,9 +96,9 @@ def touches(mutant: Mutant, planned: Plan) -> bool:
         turning = any(isinstance(step, protocol.Rotary) for step in planned.job.steps)
         if type(mutant.make()).rotate is not ReferenceEngine.rotate:
             return turning
-        return not turning or any(isinstance(step, protocol.Forward | protocol.Cost) for step in planned.job.steps)
+        return not turning or any(isinstance(step, protocol.BuildForward | protocol.Cost) for step in planned.job.steps)
     steps = (step.forward if isinstance(step, protocol.Cost) else step for step in planned.job.steps)
-    return any(isinstance(step, protocol.Forward) and step.mode == mutant.mode for step in steps)
+    return any(isinstance(step, protocol.BuildForward) and step.mode == mutant.mode for step in steps)
 
 
 def summed_up(scored: Iterable[Scored]) -> Score:
@@ -135,12 +135,12 @@ def _engine(mutant: Mutant) -> Scored:
     return Scored(mutant.name, mutant.like, mutant.says, caught or bound, bound, rules)
 
 
-def _of(slip: builder.Slip | stream.Slip, tried: Tried) -> Scored:
+def _of(slip: builder.BuilderSlip | stream.StreamSlip, tried: Tried) -> Scored:
     caught, rules = _caught(tried)
     return Scored(slip.name, slip.like, slip.says, caught, None, rules)
 
 
-def _streamed(slip: stream.Slip) -> Tried:
+def _streamed(slip: stream.StreamSlip) -> Tried:
     yield slip.name, slip.wrong()
 
 

@@ -9,9 +9,9 @@ from functools import partial
 from msgspec.structs import replace
 
 from ropecheck.adapters import events
-from ropecheck.adapters.events import Arrive, Died, Event, Forward, Header, Output, Rest, Run
+from ropecheck.adapters.events import Arrived, Died, Event, Forward, Output, PromptRun, Rest, TraceHeader
 from ropecheck.conformance.judge.outcome import Failure
-from ropecheck.conformance.live.client import Answer, Asked
+from ropecheck.conformance.live.client import Completion, SentRequest
 from ropecheck.conformance.live.verdict import compare
 from ropecheck.conformance.scripts import script
 from ropecheck.conformance.trace.check import Checked, check_lines
@@ -20,7 +20,7 @@ from ropecheck.spec.history import text
 ROWS = ((0, 1, 1, 1, 1, 3), (0, 1, 1, 2, 2, 3), (0, 1, 2, 1, 2, 3))
 """Of one word, a picture of 2 x 2 tokens and one word; delta -2."""
 
-ARRIVE = Arrive("a", (Run("text", 1), Run("image", grid=(1, 4, 4)), Run("text", 1)), 2)
+ARRIVE = Arrived("a", (PromptRun("text", 1), PromptRun("image", grid=(1, 4, 4)), PromptRun("text", 1)), 2)
 PREFILL = Forward(
     mode="extend",
     reqs=("a",),
@@ -48,7 +48,7 @@ RIGHT: tuple[Event, ...] = (ARRIVE, PREFILL, FIRST, DECODE, LAST, Rest())
 
 def checked(stream: tuple[Event, ...]) -> Checked:
     """What the judge says of the stream."""
-    return check_lines([events.line(event) for event in (Header(events.VERSION, "qwen2_vl"), *stream)])
+    return check_lines([events.line(event) for event in (TraceHeader(events.VERSION, "qwen2_vl"), *stream)])
 
 
 def said(stream: tuple[Event, ...]) -> Sequence[Failure]:
@@ -59,12 +59,12 @@ def said(stream: tuple[Event, ...]) -> Sequence[Failure]:
 def replayed(*tokens: int) -> Sequence[Failure]:
     """What is wrong with an answer of these tokens, where the same history asked afresh is answered 50, 51."""
     arrival = script.Arrive(0, (text(1),), 2)
-    found = compare(Asked("a", arrival, None, Answer(tokens)), Answer((50, 51)))
+    found = compare(SentRequest("a", arrival, None, Completion(tokens)), Completion((50, 51)))
     return () if found is None else (found,)
 
 
 @dataclass(frozen=True, slots=True)
-class Slip:
+class StreamSlip:
     """Something wrong that is shown, beside what is right."""
 
     name: str
@@ -76,8 +76,8 @@ class Slip:
     like: str = "slip"
 
 
-def _stream(name: str, says: str, rule: str, *stream: Event) -> Slip:
-    return Slip(f"schedule: {name}", says, f"schedule.{rule}", partial(said, stream), partial(said, RIGHT))
+def _stream(name: str, says: str, rule: str, *stream: Event) -> StreamSlip:
+    return StreamSlip(f"schedule: {name}", says, f"schedule.{rule}", partial(said, stream), partial(said, RIGHT))
 
 
 def _half(start: int) -> Forward:
@@ -97,7 +97,7 @@ SLIPS = (
     _stream("another token", "no model answered it", "reply", ARRIVE, PREFILL, Output("a", (9,)), DECODE, LAST, Rest()),
     _stream("a request never ends", "nothing runs any more", "at_rest", *RIGHT[:-2], Rest()),
     _stream("the loop ends", "it raises", "survives", *RIGHT[:-1], Died("KeyError", "'a'")),
-    Slip(
+    StreamSlip(
         "live: another answer",
         "a token that a fresh request is not answered",
         "live.same_answer",

@@ -15,7 +15,7 @@ PART = re.compile(r"(?P<stream>.+)\.(?P<part>\d{4,})\.ndjson")
 
 
 @dataclass(slots=True)
-class Summary:
+class FolderSummary:
     """What a folder came to, in words and numbers."""
 
     lines: list[str] = field(default_factory=list)
@@ -46,9 +46,9 @@ def streams(folder: Path) -> dict[str, list[Path]]:
     return {name: [path for _, path in sorted(parts)] for name, parts in sorted(found.items())}
 
 
-def summary(folder: Path) -> Summary:
+def summary(folder: Path) -> FolderSummary:
     """Judge every stream of the folder."""
-    made = Summary()
+    made = FolderSummary()
     for name, paths in streams(folder).items():
         made.streams += 1
         try:

@@ -7,7 +7,7 @@ from ropecheck.conformance.trace.live import Histories
 from ropecheck.spec.views import Place
 
 
-class Follower:
+class TraceFollower:
     """Feed it all events but forwards. Raises OutOfDomain for a family that the specification does not have."""
 
     def __init__(self, family: str) -> None:
@@ -17,13 +17,13 @@ class Follower:
         """Follow one event."""
         histories = self._histories
         match event:
-            case events.Arrive():
+            case events.Arrived():
                 histories.arrive(event)
-            case events.Open():
+            case events.Opened():
                 histories.open(event)
-            case events.Close(session=session):
+            case events.Closed(session=session):
                 histories.close(session)
-            case events.Abort(req=req):
+            case events.Aborted(req=req):
                 histories.abort(req)
             case events.Rest() | events.Died():
                 histories.rest()

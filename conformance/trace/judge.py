@@ -11,7 +11,7 @@ from typing import Any
 
 from ropecheck.adapters import events
 from ropecheck.conformance.judge.outcome import Difference, Failure, TableView
-from ropecheck.conformance.trace.live import Histories, Live
+from ropecheck.conformance.trace.live import Histories, LiveRequest
 from ropecheck.conformance.trace.shape import shape_of
 from ropecheck.spec import scheduling
 from ropecheck.spec.history import OutOfDomain
@@ -38,7 +38,7 @@ class Judge:
         self.events = 0
         self.dropped = 0
         """Events that the recorder says are missing."""
-        self.header: events.Header | None = None
+        self.header: events.TraceHeader | None = None
         self._histories: Histories | None = None
 
     @property
@@ -49,7 +49,7 @@ class Judge:
     def feed(self, event: events.Event) -> Iterator[Failure]:
         """Judge one event."""
         at, self.events = self.events, self.events + 1
-        if isinstance(event, events.Header):
+        if isinstance(event, events.TraceHeader):
             self._begin(event)
             return
         if self._histories is None:
@@ -60,20 +60,20 @@ class Judge:
                 yield from self._forward(histories, event, at)
             case events.Output():
                 yield from self._output(histories, event, at)
-            case events.Arrive():
+            case events.Arrived():
                 histories.arrive(event)
                 self._saw("turn" if event.session else "request")
-            case events.Retract(req=req):
+            case events.Retracted(req=req):
                 histories.retract(req)
                 self._saw("retraction")
             case events.Transfer(req=req, answers=answers):
                 histories.transfer(req, answers)
                 self._saw("transfer")
-            case events.Abort(req=req):
+            case events.Aborted(req=req):
                 histories.abort(req)
-            case events.Open():
+            case events.Opened():
                 histories.open(event)
-            case events.Close(session=session):
+            case events.Closed(session=session):
                 histories.close(session)
             case events.Rest():
                 waiting = tuple(live.name for live in histories.live.values() if not live.finished)
@@ -93,7 +93,7 @@ class Judge:
                 yield from self._ask(end, MODE, at, where=event.where)
                 histories.rest()
 
-    def _begin(self, header: events.Header) -> None:
+    def _begin(self, header: events.TraceHeader) -> None:
         if header.version != events.VERSION:
             raise BadTrace(f"a trace of version {header.version}; this suite reads version {events.VERSION}")
         if self._histories is not None and self.header is not None:
@@ -123,7 +123,7 @@ class Judge:
             mode = mode_of(event.mode)
         except OutOfDomain as error:
             raise BadTrace(str(error)) from error
-        lives: list[Live | None] = []
+        lives: list[LiveRequest | None] = []
         for req in event.reqs:
             live = histories.live.get(req)
             if live is not None and live.refuse:
@@ -151,7 +151,7 @@ class Judge:
             _leave(histories, set(event.reqs))
 
     def _reads(
-        self, mode: Mode, name: str, event: events.Forward, row: int, live: Live, at: int
+        self, mode: Mode, name: str, event: events.Forward, row: int, live: LiveRequest, at: int
     ) -> tuple[Tokens, list[Failure]]:
         """Which tokens the row must read, and what is wrong with its being asked to."""
         if event.draft and mode.name in ("extend", "mixed"):
@@ -187,9 +187,11 @@ class Judge:
         found += self._count(name, event, row, live, live.total, at)
         return mode_of("decode").tokens(seq_len=live.total), found
 
-    def _count(self, name: str, event: events.Forward, row: int, live: Live, right: int, at: int) -> Iterator[Failure]:
+    def _count(
+        self, name: str, event: events.Forward, row: int, live: LiveRequest, right: int, at: int
+    ) -> Iterator[Failure]:
         if event.seq_lens and not event.draft:
-            view = scheduling.Counted(mode=name, seq_len=event.seq_lens[row], right=right)
+            view = scheduling.TokenCount(mode=name, seq_len=event.seq_lens[row], right=right)
             yield from self._ask(view, name, at, live, row)
 
     def _tables(self, mode: Mode, name: str, event: events.Forward, width: int, at: int) -> Iterator[Failure]:
@@ -213,7 +215,7 @@ class Judge:
         self,
         name: str,
         event: events.Forward,
-        lives: Sequence[Live | None],
+        lives: Sequence[LiveRequest | None],
         reads: Sequence[Tokens | None],
         at: int,
     ) -> Iterator[Failure]:
@@ -255,7 +257,7 @@ class Judge:
         if event.finished:
             histories.finish(live, event.finished)
 
-    def _refusal(self, live: Live, refused: bool, event: events.Output, at: int) -> Iterator[Failure]:
+    def _refusal(self, live: LiveRequest, refused: bool, event: events.Output, at: int) -> Iterator[Failure]:
         if live.refuse and not event.finished:
             return  # a dummy token before its end
         view = ArrivedTurn(saved=None, new=(), parent_known=not live.refuse, refused=refused, note=event.message)
@@ -269,9 +271,9 @@ class Judge:
         view: Any,
         mode: str,
         at: int,
-        live: Live | None = None,
+        live: LiveRequest | None = None,
         row: int | None = None,
-        neighbours: Sequence[Live | None] = (),
+        neighbours: Sequence[LiveRequest | None] = (),
         where: str = "",
     ) -> Iterator[Failure]:
         for one in rules_of(type(view)):
@@ -291,9 +293,9 @@ class Judge:
         view: Any,
         mode: str,
         at: int,
-        live: Live | None,
+        live: LiveRequest | None,
         row: int | None,
-        neighbours: Sequence[Live | None],
+        neighbours: Sequence[LiveRequest | None],
         where: str,
     ) -> Failure:
         deltas = [other.place.delta for other in neighbours if other is not None and other is not live]
@@ -337,7 +339,7 @@ def _refusal(message: str) -> bool:
     return any(word in message.lower() for word in ("session", "request id", "replace", "append", "streaming"))
 
 
-def _advance(mode: Mode, event: events.Forward, row: int, live: Live, read: Tokens) -> None:
+def _advance(mode: Mode, event: events.Forward, row: int, live: LiveRequest, read: Tokens) -> None:
     """What the forward does to the history: tokens are computed, and the model answers."""
     answers = event.answers[row] if event.answers else ()
     if mode.name == "target_verify":

@@ -14,7 +14,7 @@ from ropecheck.spec.views import Place
 
 
 @dataclass(slots=True, eq=False)
-class Live:
+class LiveRequest:
     """One request."""
 
     name: str
@@ -85,7 +85,7 @@ class Saved:
 
 
 @dataclass(slots=True)
-class Session:
+class TracedSession:
     """An open session."""
 
     streaming: bool
@@ -102,8 +102,8 @@ class Histories:
     def __init__(self, family: str) -> None:
         """Raises OutOfDomain for a family that the specification does not have."""
         self.family: MediaFamily = find_family(family)
-        self.live: dict[str, Live] = {}
-        self.sessions: dict[str, Session] = {}
+        self.live: dict[str, LiveRequest] = {}
+        self.sessions: dict[str, TracedSession] = {}
         self.unsettled: set[str] = set()
         """Requests whose history no definition settles (a turn on an aborted one): they are not judged."""
         self.blind = False
@@ -122,15 +122,15 @@ class Histories:
         """Whether something can be said of a request's rows."""
         return req not in self.unsettled and (not self.blind or req in self.live)
 
-    def open(self, event: events.Open) -> None:
+    def open(self, event: events.Opened) -> None:
         """A session is opened; of a name that is open already the engine refuses the second."""
-        self.sessions.setdefault(event.session, Session(event.streaming))
+        self.sessions.setdefault(event.session, TracedSession(event.streaming))
 
     def close(self, session: str) -> None:
         """A session is closed: later turns are refused, running ones go on."""
         self.sessions.pop(session, None)
 
-    def arrive(self, event: events.Arrive) -> Live | None:
+    def arrive(self, event: events.Arrived) -> LiveRequest | None:
         """A request arrives. None where nothing can be said of it."""
         new = tuple(
             Run(kind=run.kind, tokens=run.tokens, grid=run.grid, seconds_per_grid=run.seconds_per_grid)
@@ -184,7 +184,7 @@ class Histories:
             session.in_flight = event.req
         return live
 
-    def _unsettled(self, event: events.Arrive, session: Session, name: str, new: History) -> None:
+    def _unsettled(self, event: events.Arrived, session: TracedSession, name: str, new: History) -> None:
         """What such a parent leaves is not defined."""
         self.unsettled.add(event.req)
         session.turns[event.req] = Saved(new, 0, 0, 0, event.max_new_tokens, "abort", name, "")
@@ -195,10 +195,10 @@ class Histories:
             if not name or live.name == name:
                 live.given_up = True
 
-    def _join(self, event: events.Arrive, history: History, tabulated: int, refuse: bool | None) -> Live:
+    def _join(self, event: events.Arrived, history: History, tabulated: int, refuse: bool | None) -> LiveRequest:
         place = self._place(history, tabulated)
         width = len(place.rows[0])
-        live = Live(event.req, history, width, place, event.max_new_tokens, event.session, refuse=refuse)
+        live = LiveRequest(event.req, history, width, place, event.max_new_tokens, event.session, refuse=refuse)
         live.beams = event.beams
         self.live[event.req] = live
         return live
@@ -213,7 +213,7 @@ class Histories:
             has_media=any(not run.is_text for run in history),
         )
 
-    def _history(self, parent: Saved | None, event: events.Arrive, new: History) -> tuple[History, int]:
+    def _history(self, parent: Saved | None, event: events.Arrived, new: History) -> tuple[History, int]:
         """The turn's whole prompt, and how many tokens of it are kept from its parent."""
         if parent is None:
             return afresh(new), 0
@@ -228,7 +228,7 @@ class Histories:
         kept = parent.width + (reply if said else 0)
         return joined(continued(parent.history, said, new)), kept
 
-    def _cut_tree(self, session: Session, name: str) -> None:
+    def _cut_tree(self, session: TracedSession, name: str) -> None:
         """replace: the parent's children are gone, or without a parent every turn."""
         if not name:
             session.turns.clear()
@@ -243,7 +243,7 @@ class Histories:
     def _width(self, history: History) -> int:
         return length(self.family, history)
 
-    def finish(self, live: Live, reason: str) -> None:
+    def finish(self, live: LiveRequest, reason: str) -> None:
         """The client was told that the request ended."""
         live.finished = reason
         session = self.sessions.get(live.session)
@@ -282,4 +282,4 @@ def joined(*parts: History) -> History:
     return tuple(run for part in parts for run in part if not (run.is_text and run.tokens == 0))
 
 
-__all__ = ["Histories", "Live", "OutOfDomain", "joined"]
+__all__ = ["Histories", "LiveRequest", "OutOfDomain", "joined"]

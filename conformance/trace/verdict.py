@@ -10,7 +10,7 @@ from ropecheck.conformance.trace.check import check_lines
 
 def judge_script(script: Script, result: protocol.Result) -> Outcome:
     """The verdicts on one script: the first failure of each kind."""
-    if isinstance(result, protocol.NotOffered):
+    if isinstance(result, protocol.NotOfferedAnswer):
         return Outcome(scenario=script.id, name=script.name, not_offered=(("scheduler", result.reason),))
     if isinstance(result, protocol.Raised):
         why = Unrun(stage=result.stage, message=result.message)

@@ -31,7 +31,7 @@ FILL = 0
 class Derived:
     """One expected table. tokens: of a forward, the indices that each batch row reads."""
 
-    table: v.Table
+    table: v.ExpectedTable
     tokens: tuple[tuple[int, ...], ...] = ()
 
 
@@ -51,7 +51,7 @@ def derive(value: v.Input) -> tuple[Derived, ...]:
             return (Derived(table=_prompt(value)),)
 
 
-def _forwards(family: str, requests: Sequence[v.Request], batch: Batch) -> tuple[Derived, ...]:
+def _forwards(family: str, requests: Sequence[v.VectorRequest], batch: Batch) -> tuple[Derived, ...]:
     """One table per forward of the mode's loop, row by row, token by token."""
     mode = mode_of(batch.mode)
     tables = [_table_of(family, request) for request in requests]
@@ -70,7 +70,7 @@ def _forwards(family: str, requests: Sequence[v.Request], batch: Batch) -> tuple
                     positions.append(index)
                     for axis in range(axes):
                         rows[axis].append(_cell(tables[req], requests[req].delta, index, axis))
-        table = v.Table(
+        table = v.ExpectedTable(
             label=f"step {step}" if step else "",
             positions=tuple(positions),
             rows=tuple(map(tuple, rows)) if mode.three_rows else None,
@@ -95,7 +95,7 @@ def _tokens(mode: Mode, fields: Mapping[str, Any], row: int, step: int) -> tuple
     return found
 
 
-def _table_of(family: str, request: v.Request) -> tuple[Column, ...]:
+def _table_of(family: str, request: v.VectorRequest) -> tuple[Column, ...]:
     """The request's columns, after a look at whether its table and delta are those of its runs."""
     columns = prompt_table(find_family(family), history_of(request.runs))
     if columns_of(request.table) != columns:
@@ -110,7 +110,7 @@ def _table_of(family: str, request: v.Request) -> tuple[Column, ...]:
 # ---------------------------------------------------------------- what a batch may say
 
 
-def _check(mode: Mode, batch: Batch, requests: Sequence[v.Request]) -> None:
+def _check(mode: Mode, batch: Batch, requests: Sequence[v.VectorRequest]) -> None:
     """Whether the batch has the parts and fields of its declaration. Raises OutOfDomain, naming the field."""
     names = [part.mode or batch.mode for part in batch.parts]
     if names != [part.name for part in mode.parts]:
@@ -137,7 +137,9 @@ def _values(mode: Mode, field: Field, part: BatchPart) -> Iterator[tuple[int, An
     yield from zip(part.reqs, value, strict=True) if field.each else [(0, value)]
 
 
-def _check_value(mode: Mode, field: Field, part: BatchPart, value: Any, row: str, request: v.Request | None) -> None:
+def _check_value(
+    mode: Mode, field: Field, part: BatchPart, value: Any, row: str, request: v.VectorRequest | None
+) -> None:
     where, domain = f"{mode.name}.{field.name}", field.domain
     if isinstance(domain, Tree):
         nodes = part.fields.get(domain.nodes, len(value) + 1)
@@ -149,7 +151,7 @@ def _check_value(mode: Mode, field: Field, part: BatchPart, value: Any, row: str
         raise OutOfDomain(f"{where}: {row} has {value}, not in {least} .. {v.LARGEST}")
 
 
-def _least(mode: Mode, field: Field, request: v.Request | None) -> int:
+def _least(mode: Mode, field: Field, request: v.VectorRequest | None) -> int:
     """A state's smallest value: a running request has its whole prompt behind it, and has emitted a token."""
     prompt = len(request.table[0]) if request is not None and request.table else 0
     if field.kind == "seq_len":
@@ -169,7 +171,7 @@ def _widened(one: Derived, width: int, capacity: int) -> Derived:
     if width > capacity:
         raise OutOfDomain(f"padded to {width} columns in a buffer of {capacity}")
     tail = (FILL,) * (width - live) + (v.FREE,) * (capacity - width)
-    wide = v.Table(
+    wide = v.ExpectedTable(
         label=table.label,
         positions=(*(table.positions or ()), *tail),
         rows=None if table.rows is None else tuple((*row, *tail) for row in table.rows),
@@ -189,12 +191,12 @@ def _padded(value: v.PaddingInput) -> Derived:
     return Derived(table=msgspec.structs.replace(wide.table, label="padded"), tokens=wide.tokens)
 
 
-def _turn(seen: TurnSeen) -> v.Table:
+def _turn(seen: TurnSeen) -> v.ExpectedTable:
     label = f"turn {seen.request}"
     if seen.refused:
-        return v.Table(label=label, refused=True)
+        return v.ExpectedTable(label=label, refused=True)
     columns = prompt_table(seen.family, seen.prompt)
-    return v.Table(
+    return v.ExpectedTable(
         label=label,
         rows=_rows(columns, seen.family.axes),
         tokens=len(columns),
@@ -215,7 +217,7 @@ def _retractions(value: v.RetractionInput) -> tuple[Derived, ...]:
         columns = [
             tuple(_cell(prompt, value.request.delta, index, axis) for axis in range(axes)) for index in range(width)
         ]
-        table = v.Table(
+        table = v.ExpectedTable(
             label=f"retraction {number}",
             rows=_rows(columns, axes),
             tokens=width,
@@ -225,12 +227,12 @@ def _retractions(value: v.RetractionInput) -> tuple[Derived, ...]:
     return tuple(out)
 
 
-def _prompt(value: v.PromptTableInput) -> v.Table:
+def _prompt(value: v.PromptTableInput) -> v.ExpectedTable:
     """GLM-Image's delta is 0: its generated tokens read tabulated columns."""
     family = find_family(value.family)
     columns = prompt_table(family, history_of(value.runs))
     delta = 0 if family is GLM_IMAGE else int(delta_of(columns))
-    return v.Table(label="", rows=_rows(columns, family.axes), delta=delta)
+    return v.ExpectedTable(label="", rows=_rows(columns, family.axes), delta=delta)
 
 
 def _rows(columns: Sequence[Column], axes: int) -> v.Rows:

@@ -72,17 +72,17 @@ class _Walk:
 
     def event(self, event: v.Event) -> None:
         match event:
-            case v.Open():
+            case v.OpenEvent():
                 self.sessions[event.session] = _Session(streaming=event.streaming)
-            case v.Turn():
+            case v.TurnEvent():
                 self.turn(event)
-            case v.Reply():
+            case v.ReplyEvent():
                 request = self.requests[event.request]
                 outputs = request.outputs + self.ids(event.tokens)
                 self.requests[event.request] = replace(request, outputs=outputs)
-            case v.Finish() | v.Abort():
-                self.end(event.request, "finished" if isinstance(event, v.Finish) else "aborted")
-            case v.Retract():
+            case v.FinishEvent() | v.AbortEvent():
+                self.end(event.request, "finished" if isinstance(event, v.FinishEvent) else "aborted")
+            case v.RetractEvent():
                 self.requests[event.request]  # a retraction changes no history; the request must exist
 
     def ids(self, count: int) -> tuple[int, ...]:
@@ -98,7 +98,7 @@ class _Walk:
             session.in_flight = None
             session.last = number if status == "finished" else session.last
 
-    def turn(self, event: v.Turn) -> None:
+    def turn(self, event: v.TurnEvent) -> None:
         session = self.sessions[event.session]
         new = history_of(event.runs)
         own = prompt_table(self.family, new)
@@ -148,7 +148,7 @@ class _Walk:
             session.known.append(event.request)
 
     def arrived(
-        self, event: v.Turn, session: _Session, number: int | None, parent: _Request | None, new: tuple[int, ...]
+        self, event: v.TurnEvent, session: _Session, number: int | None, parent: _Request | None, new: tuple[int, ...]
     ) -> ArrivedTurn:
         saved = None
         siblings = []
@@ -168,7 +168,7 @@ class _Walk:
         )
 
     def history(
-        self, event: v.Turn, parent: _Request | None, new: History, new_ids: tuple[int, ...]
+        self, event: v.TurnEvent, parent: _Request | None, new: History, new_ids: tuple[int, ...]
     ) -> tuple[History, tuple[int, ...]]:
         """The whole prompt as runs, and as tokens."""
         if parent is None:

@@ -11,7 +11,7 @@ from ropecheck.conformance.vectors import types as v
 Answered = dict[str, v.Answer]
 
 
-def faults(expected: tuple[v.Table, ...]) -> Iterator[Answered]:
+def faults(expected: tuple[v.ExpectedTable, ...]) -> Iterator[Answered]:
     """Answers that are wrong in one table each, or lack one."""
     right: Answered = {table.label: table for table in expected}
     if "" in right:
@@ -25,7 +25,7 @@ def faults(expected: tuple[v.Table, ...]) -> Iterator[Answered]:
             yield {**right, table.label: wrong}
 
 
-def _tables(table: v.Table) -> Iterator[v.Table]:
+def _tables(table: v.ExpectedTable) -> Iterator[v.ExpectedTable]:
     """One cell, one row, one column, one axis; a table unset."""
     width = table.free[0][0] if table.free else len((table.rows or (table.positions or (),))[0])
     for at in _places(width):
@@ -46,7 +46,7 @@ def _tables(table: v.Table) -> Iterator[v.Table]:
         yield replace(table, positions=(*table.positions[:width], 7, *table.positions[width:]))
 
 
-def _values(table: v.Table) -> Iterator[v.Table]:
+def _values(table: v.ExpectedTable) -> Iterator[v.ExpectedTable]:
     """A value beside the table."""
     if table.tokens is not None:
         yield replace(table, tokens=table.tokens + 1)

@@ -14,9 +14,9 @@ from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Difference, Failure
 from ropecheck.conformance.judge.signature import held_signature
 from ropecheck.conformance.judge.tables import judge_tables
-from ropecheck.conformance.judge.tally import Tally
+from ropecheck.conformance.judge.tally import ScenarioTally
 from ropecheck.conformance.plan.planner import TableCheck
-from ropecheck.conformance.scenario.forward import Expected
+from ropecheck.conformance.scenario.forward import ExpectedTables
 from ropecheck.conformance.vectors import types as v
 from ropecheck.conformance.vectors.derive import Derived, derive
 from ropecheck.conformance.vectors.derive_session import PLACEHOLDER, TurnSeen, turns_of
@@ -39,8 +39,8 @@ UNSEEN = {
 """Rules that are asked on the way and that no answer can break -> why. They are not counted."""
 
 
-AskRules = Callable[[Tally, Mapping[str, v.Answer]], None]
-Judge = Callable[[Mapping[str, v.Answer]], Tally]
+AskRules = Callable[[ScenarioTally, Mapping[str, v.Answer]], None]
+Judge = Callable[[Mapping[str, v.Answer]], ScenarioTally]
 """Tables by label -> what the rules say of them."""
 
 
@@ -58,8 +58,8 @@ def judge_of(value: v.Input) -> Judge:
         case v.PromptTableInput():
             ask_rules = prompt_judge(value)
 
-    def judged(answered: Mapping[str, v.Answer]) -> Tally:
-        tally = Tally()
+    def judged(answered: Mapping[str, v.Answer]) -> ScenarioTally:
+        tally = ScenarioTally()
         ask_rules(tally, answered)
         tally.forget(UNSEEN)
         tally.failures = [failure for failure in tally.failures if failure.rule not in UNSEEN]
@@ -73,7 +73,7 @@ def rules_of(value: v.Input, expected: Sequence[v.Answer]) -> tuple[str, ...]:
     return shown(judge_of(value)({table.label: table for table in expected}))
 
 
-def shown(tally: Tally) -> tuple[str, ...]:
+def shown(tally: ScenarioTally) -> tuple[str, ...]:
     """The rules that were asked about what an answer carries. It carries neither a request's tokens nor, after a
     retraction, its delta: `request` rules see right ones.
     """
@@ -83,12 +83,12 @@ def shown(tally: Tally) -> tuple[str, ...]:
 # ---------------------------------------------------------------- forwards
 
 
-def _forward(batch: Batch, requests: Sequence[v.Request], derived: Sequence[Derived], buffer: str) -> AskRules:
+def _forward(batch: Batch, requests: Sequence[v.VectorRequest], derived: Sequence[Derived], buffer: str) -> AskRules:
     """By the judge of a run, as a worker would have answered."""
     mode = mode_of(batch.mode)
     right = {one.table.label: _tables(one, mode) for one in derived}
     lines = tuple(_line(requests[req]) for req in batch.reqs)
-    expected = Expected(
+    expected = ExpectedTables(
         mode=mode,
         batch=batch,
         lines=lines,
@@ -100,16 +100,16 @@ def _forward(batch: Batch, requests: Sequence[v.Request], derived: Sequence[Deri
     check = TableCheck(0, 0, expected, {label: label for label in right})
     ends = {one.table.label: one.table.free[0][0] for one in derived if one.table.free}
 
-    def ask_rules(tally: Tally, answered: Mapping[str, v.Answer]) -> None:
+    def ask_rules(tally: ScenarioTally, answered: Mapping[str, v.Answer]) -> None:
         tables = tuple(_as_answered(mode, answer, ends.get(label)) for label, answer in answered.items())
-        judge_tables(tally, check, protocol.Tables(tables))
+        judge_tables(tally, check, protocol.TablesAnswer(tables))
         if "padded" in right:
             tally.forget({"table.forwards"})  # one forward of the loop is loaded
 
     return ask_rules
 
 
-def _line(request: v.Request) -> Timeline:
+def _line(request: v.VectorRequest) -> Timeline:
     columns = columns_of(request.table)
     table = np.array(columns, dtype=np.int64).reshape(len(columns), len(request.table)).T
     has_media = any(run.kind != "text" for run in request.runs)
@@ -133,19 +133,19 @@ def _tables(one: Derived, mode: Mode) -> BatchTables:
     )
 
 
-def _specified(table: v.Table, row: tuple[int, ...]) -> tuple[int, ...]:
+def _specified(table: v.ExpectedTable, row: tuple[int, ...]) -> tuple[int, ...]:
     """The columns that are not free; free ones stand at the end."""
     return row[: table.free[0][0]] if table.free else row
 
 
-def _as_answered(mode: Mode, answer: v.Answer, width: int | None) -> protocol.Table:
+def _as_answered(mode: Mode, answer: v.Answer, width: int | None) -> protocol.TablePair:
     """An answer as a worker would send it. JSON has no dtypes, so each table has the one that it must have. width: the
     columns after it are free."""
     positions = None if answer.positions is None else _tensor([answer.positions[:width]], mode.index_dtype)
     if positions is not None:
         positions = protocol.Tensor(positions.dtype, positions.shape[1:], positions.data)
     rows = None if answer.rows is None else _tensor([row[:width] for row in answer.rows], "int64")
-    return protocol.Table(answer.label, positions, rows)
+    return protocol.TablePair(answer.label, positions, rows)
 
 
 def _tensor(rows: Sequence[Sequence[int]], dtype: str) -> protocol.Tensor:
@@ -163,7 +163,7 @@ def _session(value: v.SessionInput) -> AskRules:
     places = [_place(seen.family, seen.prompt, seen.tabulated) for seen in turns]
     parents = [None if seen.parent is None else _place(seen.family, seen.parent, 0) for seen in turns]
 
-    def ask_rules(tally: Tally, answered: Mapping[str, v.Answer]) -> None:
+    def ask_rules(tally: ScenarioTally, answered: Mapping[str, v.Answer]) -> None:
         for seen, place, parent in zip(turns, places, parents, strict=True):
             answer = _found(tally, "session", f"turn {seen.request}", answered)
             if answer is not None:
@@ -172,7 +172,7 @@ def _session(value: v.SessionInput) -> AskRules:
     return ask_rules
 
 
-def _turn(tally: Tally, seen: TurnSeen, place: Place, parent: Place | None, answer: v.Answer) -> None:
+def _turn(tally: ScenarioTally, seen: TurnSeen, place: Place, parent: Place | None, answer: v.Answer) -> None:
     refused, right = bool(answer.refused), seen.arrived.ids
     ids = None if refused else _counted(right or (), answer.tokens or 0)
     arrived = replace(seen.arrived, ids=ids, refused=refused)
@@ -194,7 +194,7 @@ def _retractions(value: v.RetractionInput) -> AskRules:
         raw += tuple(range(len(raw) + 1, len(raw) + 1 + size)) if run.is_text else (PLACEHOLDER,) * size
     before = _seen_rows(tuple(row[:covers] for row in value.request.table)) if covers else None
 
-    def ask_rules(tally: Tally, answered: Mapping[str, v.Answer]) -> None:
+    def ask_rules(tally: ScenarioTally, answered: Mapping[str, v.Answer]) -> None:
         for number, one in enumerate(value.retractions):
             answer = _found(tally, "retraction", f"retraction {number}", answered)
             if answer is None:
@@ -273,7 +273,7 @@ def _counted(right: tuple[int, ...], count: int) -> tuple[int, ...]:
     return right[:count] + (-1,) * (count - len(right))
 
 
-def _found(tally: Tally, mode: str, label: str, answered: Mapping[str, v.Answer]) -> v.Answer | None:
+def _found(tally: ScenarioTally, mode: str, label: str, answered: Mapping[str, v.Answer]) -> v.Answer | None:
     tally.asked[mode].append("table.present")
     if label in answered:
         return answered[label]
@@ -283,7 +283,7 @@ def _found(tally: Tally, mode: str, label: str, answered: Mapping[str, v.Answer]
 
 
 def _report(
-    tally: Tally,
+    tally: ScenarioTally,
     mode: str,
     label: str,
     request: int,

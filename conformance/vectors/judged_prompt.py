@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Difference, Failure
-from ropecheck.conformance.judge.tally import Tally
+from ropecheck.conformance.judge.tally import ScenarioTally
 from ropecheck.conformance.vectors import types as v
 from ropecheck.conformance.vectors.runs import columns_of, history_of
 from ropecheck.spec.families import family as find_family
@@ -17,12 +17,12 @@ from ropecheck.spec.rules import Violation
 MODE = "prompt_table"
 
 
-def prompt_judge(value: v.PromptTableInput) -> Callable[[Tally, Mapping[str, v.Answer]], None]:
+def prompt_judge(value: v.PromptTableInput) -> Callable[[ScenarioTally, Mapping[str, v.Answer]], None]:
     """Asks every rule that speaks of the prompt."""
     family, history = find_family(value.family), history_of(value.runs)
     right = (family.axes, length(family, history))
 
-    def ask_rules(tally: Tally, answered: Mapping[str, v.Answer]) -> None:
+    def ask_rules(tally: ScenarioTally, answered: Mapping[str, v.Answer]) -> None:
         answer = answered.get("")
         rows, delta = (None, None) if answer is None else (answer.rows, answer.delta)
         if rows is not None:
@@ -38,7 +38,7 @@ def prompt_judge(value: v.PromptTableInput) -> Callable[[Tally, Mapping[str, v.A
     return ask_rules
 
 
-def _report(tally: Tally, view: object, right: Sequence[Column] = ()) -> bool:
+def _report(tally: ScenarioTally, view: object, right: Sequence[Column] = ()) -> bool:
     """Whether a rule is broken."""
     broken = ask(tally, MODE, view)
     for rule, found in broken:

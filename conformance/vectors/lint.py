@@ -26,7 +26,7 @@ Tried = set[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class LintReport:
     """What lint found."""
 
     files: int
@@ -37,7 +37,7 @@ class Report:
     """How many of the problems are files that are no vectors at all."""
 
 
-def lint(where: Path) -> Report:
+def lint(where: Path) -> LintReport:
     """Check every vector of a folder, or one. Raises UsageError when there is no such place."""
     problems: list[str] = []
     unreadable = 0
@@ -60,7 +60,7 @@ def lint(where: Path) -> Report:
         seen.setdefault(vector.id, path)
     if size > MOST_BYTES:
         problems.append(f"{where}: {size} bytes of vectors, at most {MOST_BYTES}")
-    return Report(files=len(found), size=size, problems=tuple(problems), unreadable=unreadable)
+    return LintReport(files=len(found), size=size, problems=tuple(problems), unreadable=unreadable)
 
 
 def problems_of(vector: v.Vector, tried: Tried) -> list[str]:
@@ -139,7 +139,7 @@ def _name(path: Path, vector: v.Vector) -> Iterator[str]:
         yield f"{path}: input: belongs into the folder {folder}"
 
 
-def _table(where: str, held: v.Table, wanted: v.Table) -> Iterator[str]:
+def _table(where: str, held: v.ExpectedTable, wanted: v.ExpectedTable) -> Iterator[str]:
     """The first difference of every field."""
     for field in ("free", "optional_from", "tokens", "delta", "media_spans", "refused"):
         found, right = getattr(held, field), getattr(wanted, field)

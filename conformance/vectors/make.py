@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from ropecheck.conformance.scenario import operations as ops
-from ropecheck.conformance.scenario.forward import OWN_NAME, Expected
+from ropecheck.conformance.scenario.forward import OWN_NAME, ExpectedTables
 from ropecheck.conformance.scenario.lifecycle import apply
 from ropecheck.conformance.vectors import types as v
 from ropecheck.conformance.vectors.judged import rules_of
@@ -70,7 +70,7 @@ def _of_scenario(scenario: ops.Scenario) -> Iterator[Candidate]:
         yield _candidate(scenario, number, value, tables, frozenset())
 
 
-def _forward(scenario: ops.Scenario, number: int, state: State, expected: Expected) -> Iterator[Candidate]:
+def _forward(scenario: ops.Scenario, number: int, state: State, expected: ExpectedTables) -> Iterator[Candidate]:
     tables = tuple(table_of(label, built) for label, built in expected.tables.items() if label != "padded")
     value = v.ForwardInput(
         family=scenario.family,
@@ -82,7 +82,7 @@ def _forward(scenario: ops.Scenario, number: int, state: State, expected: Expect
 
 
 def _padding(
-    scenario: ops.Scenario, number: int, state: State, expected: Expected, loads: dict[str, list[v.Load]]
+    scenario: ops.Scenario, number: int, state: State, expected: ExpectedTables, loads: dict[str, list[v.Load]]
 ) -> Iterator[Candidate]:
     built, buffer, mode = expected.tables.get("padded"), expected.buffer, expected.mode.name
     if built is None or buffer in OWN_NAME:
@@ -109,7 +109,7 @@ def _candidate(
     scenario: ops.Scenario,
     number: int,
     value: v.Input,
-    tables: tuple[v.Table, ...],
+    tables: tuple[v.ExpectedTable, ...],
     situations: frozenset[str],
     source: str = "",
 ) -> Candidate:
@@ -138,7 +138,7 @@ def _mode(value: v.Input) -> Mode | None:
     return mode_of(value.batch.mode) if isinstance(value, v.ForwardInput) else None
 
 
-def _situations(expected: Expected) -> frozenset[str]:
+def _situations(expected: ExpectedTables) -> frozenset[str]:
     """What the forward is an example of, how many requests it holds, and to which side their deltas lie."""
     sides = {"delta above 0" if line.delta > 0 else "delta below 0" for line in expected.lines if line.delta}
     return expected.situations | {f"{len(expected.batch.reqs)} requests"} | sides

@@ -13,7 +13,7 @@ from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.families.glm_image import GLM_IMAGE
 from ropecheck.spec.families.minicpm_v import MINICPM_V4_7
 
-Found = tuple[Case, str, v.PromptTableInput, v.Table]
+Found = tuple[Case, str, v.PromptTableInput, v.ExpectedTable]
 """Case, its name without the family's, input, expected table."""
 
 
@@ -38,5 +38,5 @@ def prompts() -> Iterator[Found]:
                     case,
                     case.name.removeprefix(f"{name}: "),
                     value,
-                    v.Table(label="", rows=rows_of(table), delta=delta),
+                    v.ExpectedTable(label="", rows=rows_of(table), delta=delta),
                 )

@@ -13,7 +13,7 @@ from ropecheck.conformance.vectors.wire import request_of, rows_of, runs_of
 from ropecheck.reference.requests import Request, State, turn_line
 from ropecheck.spec.families import family as find_family
 
-Found = tuple[int, v.Input, tuple[v.Table, ...]]
+Found = tuple[int, v.Input, tuple[v.ExpectedTable, ...]]
 """Operation, input, expected tables."""
 
 
@@ -35,7 +35,7 @@ def _session(scenario: ops.Scenario, states: Sequence[State]) -> Found:
         after = states[number + 1]
         match op:
             case ops.Open():
-                events.append(v.Open(session=op.session, streaming=op.streaming))
+                events.append(v.OpenEvent(session=op.session, streaming=op.streaming))
             case ops.Turn():
                 request = after.requests[op.req]
                 events.append(_turn(after, request, op))
@@ -50,16 +50,16 @@ def _session(scenario: ops.Scenario, states: Sequence[State]) -> Found:
 def _ended(op: ops.Finish | ops.Abort | ops.Retract) -> v.Event:
     match op:
         case ops.Finish():
-            return v.Finish(request=op.req)
+            return v.FinishEvent(request=op.req)
         case ops.Abort():
-            return v.Abort(request=op.req)
+            return v.AbortEvent(request=op.req)
         case ops.Retract():
-            return v.Retract(request=op.req)
+            return v.RetractEvent(request=op.req)
 
 
-def _turn(state: State, request: Request, op: ops.Turn) -> v.Turn:
+def _turn(state: State, request: Request, op: ops.Turn) -> v.TurnEvent:
     line = turn_line(state, request)
-    return v.Turn(
+    return v.TurnEvent(
         session=op.session,
         request=op.req,
         runs=runs_of(op.prompt),
@@ -73,14 +73,14 @@ def _turn(state: State, request: Request, op: ops.Turn) -> v.Turn:
     )
 
 
-def _held(state: State, request: Request) -> v.Table:
+def _held(state: State, request: Request) -> v.ExpectedTable:
     """What the turn's request must hold right after it arrived."""
     label = f"turn {request.req}"
     if request.status == "refused":
-        return v.Table(label=label, refused=True)
+        return v.ExpectedTable(label=label, refused=True)
     line = request.line
     needed = line.width if request.brings_media else _needed(state, request)
-    return v.Table(
+    return v.ExpectedTable(
         label=label,
         rows=rows_of(line.table),
         tokens=len(request.ids),
@@ -107,10 +107,10 @@ def _replies(events: list[v.Event], before: State, after: State) -> None:
             continue
         new = request.outputs - before.requests[req].outputs
         last = events[-1]
-        if isinstance(last, v.Reply) and last.request == req:
-            events[-1] = v.Reply(request=req, tokens=last.tokens + new)
+        if isinstance(last, v.ReplyEvent) and last.request == req:
+            events[-1] = v.ReplyEvent(request=req, tokens=last.tokens + new)
         else:
-            events.append(v.Reply(request=req, tokens=new))
+            events.append(v.ReplyEvent(request=req, tokens=new))
 
 
 def _retraction(scenario: ops.Scenario, states: Sequence[State], req: int) -> Found:
@@ -133,7 +133,7 @@ def _retraction(scenario: ops.Scenario, states: Sequence[State], req: int) -> Fo
     for number, count in enumerate(outputs):
         width = line.width + count
         tables.append(
-            v.Table(
+            v.ExpectedTable(
                 label=f"retraction {number}",
                 rows=rows_of(line.take(np.arange(width, dtype=np.int64))),
                 tokens=width,

@@ -9,7 +9,7 @@ from ropecheck.conformance.vectors import types as v
 from ropecheck.spec.history import Column, Family, History, OutOfDomain, Run, run_length
 
 
-def history_of(runs: Sequence[v.Run]) -> History:
+def history_of(runs: Sequence[v.VectorRun]) -> History:
     """A vector's runs as a history. Raises OutOfDomain for one of too many patches."""
     for run in runs:
         if run.grid is not None and prod(run.grid) > v.LARGEST:

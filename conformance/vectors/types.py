@@ -42,7 +42,7 @@ class Strict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 # ---------------------------------------------------------------- what a request brings
 
 
-class Run(Strict, frozen=True):
+class VectorRun(Strict, frozen=True):
     """Consecutive tokens of one kind."""
 
     kind: Literal["text", "image", "video", "audio"]
@@ -56,10 +56,10 @@ class Run(Strict, frozen=True):
     """Only the first `kept` tokens are left (a session's offset cut the run)."""
 
 
-class Request(Strict, frozen=True):
+class VectorRequest(Strict, frozen=True):
     """A request as an engine holds it before a forward."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[VectorRun, ...]
     """Its whole prompt; in a session, with all earlier turns and replies."""
     table: Rows
     """[axes][P]: the columns of the whole prompt."""
@@ -72,7 +72,7 @@ class Request(Strict, frozen=True):
 class Load(Strict, frozen=True):
     """A batch that is put into a wider buffer. The batch's `reqs` number `requests`."""
 
-    requests: tuple[Request, ...]
+    requests: tuple[VectorRequest, ...]
     batch: Batch
     padded_tokens: Count
 
@@ -80,19 +80,19 @@ class Load(Strict, frozen=True):
 # ---------------------------------------------------------------- session events
 
 
-class Open(Strict, frozen=True, tag_field="do", tag="open"):
+class OpenEvent(Strict, frozen=True, tag_field="do", tag="open"):
     """A session is opened."""
 
     session: Count
     streaming: bool = False
 
 
-class Turn(Strict, frozen=True, tag_field="do", tag="turn"):
+class TurnEvent(Strict, frozen=True, tag_field="do", tag="turn"):
     """A request arrives in a session with its own runs, and the table and delta of those runs alone."""
 
     session: Count
     request: Count
-    runs: tuple[Run, ...]
+    runs: tuple[VectorRun, ...]
     table: Rows
     """[axes][tokens of this turn], from position 0."""
     delta: int
@@ -105,32 +105,32 @@ class Turn(Strict, frozen=True, tag_field="do", tag="turn"):
     """None: no limit."""
 
 
-class Reply(Strict, frozen=True, tag_field="do", tag="reply"):
+class ReplyEvent(Strict, frozen=True, tag_field="do", tag="reply"):
     """The request's model emits so many more tokens, perhaps past its max_new_tokens."""
 
     request: Count
     tokens: Count
 
 
-class Finish(Strict, frozen=True, tag_field="do", tag="finish"):
+class FinishEvent(Strict, frozen=True, tag_field="do", tag="finish"):
     """The request ends normally."""
 
     request: Count
 
 
-class Abort(Strict, frozen=True, tag_field="do", tag="abort"):
+class AbortEvent(Strict, frozen=True, tag_field="do", tag="abort"):
     """The request is aborted."""
 
     request: Count
 
 
-class Retract(Strict, frozen=True, tag_field="do", tag="retract"):
+class RetractEvent(Strict, frozen=True, tag_field="do", tag="retract"):
     """The scheduler takes the request's memory back and prefills it again; its history stays."""
 
     request: Count
 
 
-Event = Open | Turn | Reply | Finish | Abort | Retract
+Event = OpenEvent | TurnEvent | ReplyEvent | FinishEvent | AbortEvent | RetractEvent
 
 
 class Retraction(Strict, frozen=True):
@@ -149,7 +149,7 @@ class ForwardInput(Strict, frozen=True, tag_field="kind", tag="forward"):
     """The batch of one forward. Its `reqs` number `requests`; its fields are those of its mode's declaration."""
 
     family: str
-    requests: tuple[Request, ...]
+    requests: tuple[VectorRequest, ...]
     batch: Batch
     tier: Count = 0
     """Above 0: the packed batch is padded to so many columns."""
@@ -179,7 +179,7 @@ class RetractionInput(Strict, frozen=True, tag_field="kind", tag="retraction"):
     """A request that is retracted, once or more."""
 
     family: str
-    request: Request
+    request: VectorRequest
     retractions: tuple[Retraction, ...]
 
 
@@ -187,7 +187,7 @@ class PromptTableInput(Strict, frozen=True, tag_field="kind", tag="prompt_table"
     """A prompt whose table a model family's builder must make."""
 
     family: str
-    runs: tuple[Run, ...]
+    runs: tuple[VectorRun, ...]
 
 
 Input = ForwardInput | PaddingInput | SessionInput | RetractionInput | PromptTableInput
@@ -213,7 +213,7 @@ class Answer(Strict, frozen=True):
     refused: bool | None = None
 
 
-class Table(Answer, frozen=True):
+class ExpectedTable(Answer, frozen=True):
     """What must be answered."""
 
     free: Spans = ()
@@ -252,7 +252,7 @@ class Vector(Strict, frozen=True):
     schema: Literal["ropecheck.vector/2"]
     id: str
     input: Input
-    expected: tuple[Table, ...]
+    expected: tuple[ExpectedTable, ...]
     provenance: Provenance
 
 

@@ -12,10 +12,10 @@ from ropecheck.reference.timeline import IntArray
 from ropecheck.spec.history import History
 
 
-def runs_of(history: History) -> tuple[v.Run, ...]:
+def runs_of(history: History) -> tuple[v.VectorRun, ...]:
     """A history's runs."""
     return tuple(
-        v.Run(
+        v.VectorRun(
             kind=run.kind,  # type: ignore[arg-type]  # Run.kind is a plain str
             tokens=run.tokens,
             grid=run.grid,
@@ -26,14 +26,16 @@ def runs_of(history: History) -> tuple[v.Run, ...]:
     )
 
 
-def request_of(state: State, request: Request) -> v.Request:
+def request_of(state: State, request: Request) -> v.VectorRequest:
     """A request as an engine holds it."""
     line = request.line
     tabulated = line.tabulated if line.has_media else 0
-    return v.Request(runs=runs_of(request.prompt), table=rows_of(line.table), delta=line.delta, tabulated=tabulated)
+    return v.VectorRequest(
+        runs=runs_of(request.prompt), table=rows_of(line.table), delta=line.delta, tabulated=tabulated
+    )
 
 
-def requests_of(state: State, batch: Batch) -> tuple[v.Request, ...]:
+def requests_of(state: State, batch: Batch) -> tuple[v.VectorRequest, ...]:
     """The batch's requests, once each, in the order in which their first rows stand."""
     return tuple(request_of(state, state.requests[req]) for req in dict.fromkeys(batch.reqs))
 
@@ -52,12 +54,12 @@ def rows_of(array: IntArray) -> v.Rows:
     return tuple(tuple(row) for row in array.tolist())
 
 
-def table_of(label: str, built: BatchTables, capacity: int = 0) -> v.Table:
+def table_of(label: str, built: BatchTables, capacity: int = 0) -> v.ExpectedTable:
     """Tables of a forward; with a capacity, in a buffer whose further columns are free."""
     width = int(built.positions.size)
     spare = (v.FREE,) * max(capacity - width, 0)
     rows = None if built.rows is None else tuple(row + spare for row in rows_of(built.rows))
-    return v.Table(
+    return v.ExpectedTable(
         label=label,
         positions=(*built.positions.tolist(), *spare),
         rows=rows,

@@ -41,7 +41,7 @@ def sglang(state: Any, forward: Any) -> Any:
     """SGLang has no lookahead; its verify takes the 1-D positions from whoever drafts, and builds the three rows."""
     import torch
 
-    from ropecheck.adapters.protocol import Tables
+    from ropecheck.adapters.protocol import TablesAnswer
     from ropecheck.adapters.sglang import batches, forwards
 
     batch = batches.schedule_batch(state, forward, member="TARGET_VERIFY")
@@ -52,4 +52,4 @@ def sglang(state: Any, forward: Any) -> Any:
     for again in ("", "again") if forward.repeat else ("",):
         made = batches.init_new(state, batch, batches.runner_for(state, "target_verify"))
         tables.append(state.table(again, forward, made))
-    return Tables(tuple(tables))
+    return TablesAnswer(tuple(tables))

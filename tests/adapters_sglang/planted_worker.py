@@ -119,7 +119,7 @@ def changed(engine: Any, kind: str, name: str) -> contextlib.AbstractContextMana
 def main() -> int:
     answer = jobs.answer
 
-    def with_fault(engine: Any, job: protocol.Job, device: str = "cpu") -> protocol.Answer:
+    def with_fault(engine: Any, job: protocol.Job, device: str = "cpu") -> protocol.JobAnswer:
         kind, _, name = job.id.partition(":")
         with changed(engine, kind, name):
             return answer(engine, job, device)

@@ -50,11 +50,11 @@ class Worker:
         """The results of one job, the Done ones left out."""
         return [result for result in self.run(p.Job(job, steps)).results if not isinstance(result, p.Done)]
 
-    def run(self, job: p.Job) -> p.Answer:
+    def run(self, job: p.Job) -> p.JobAnswer:
         """The answer to a job."""
         p.send(self.outgoing, job)
         answer = self.receive()
-        assert isinstance(answer, p.Answer)
+        assert isinstance(answer, p.JobAnswer)
         return answer
 
     def close(self) -> int:
@@ -64,20 +64,22 @@ class Worker:
         return code
 
 
-def forward(mode: str, reqs: tuple[int, ...], **given: Any) -> p.Forward:
+def forward(mode: str, reqs: tuple[int, ...], **given: Any) -> p.BuildForward:
     """A forward of rows of one mode: fields of its batch, and of the message."""
-    how = {name: given.pop(name) for name in list(given) if name in p.Forward.__struct_fields__}
-    return p.Forward(Batch(mode, (BatchPart(reqs, given),)), **how)
+    how = {name: given.pop(name) for name in list(given) if name in p.BuildForward.__struct_fields__}
+    return p.BuildForward(Batch(mode, (BatchPart(reqs, given),)), **how)
 
 
-def windows(reqs: tuple[int, ...], prefix_len: tuple[int, ...], extend_len: tuple[int, ...], **how: Any) -> p.Forward:
+def windows(
+    reqs: tuple[int, ...], prefix_len: tuple[int, ...], extend_len: tuple[int, ...], **how: Any
+) -> p.BuildForward:
     """A prefill."""
     return forward("extend", reqs, prefix_len=prefix_len, extend_len=extend_len, **how)
 
 
-def submit(req: int, history: History) -> p.Submit:
+def submit(req: int, history: History) -> p.SubmitStep:
     ids, media = prompt(history)
-    return p.Submit(req, ids, media)
+    return p.SubmitStep(req, ids, media)
 
 
 def prompt(history: History) -> tuple[tuple[int, ...], p.Media | None]:
@@ -101,7 +103,7 @@ def columns(history: History, *indices: int) -> list[tuple[int, ...]]:
     return [ideal_column(table, TokenIndex(index)) for index in indices]
 
 
-def unpacked(table: p.Table) -> tuple[list[int], list[tuple[int, ...]]]:
+def unpacked(table: p.TablePair) -> tuple[list[int], list[tuple[int, ...]]]:
     """(positions, columns) of a reported table."""
     assert table.positions is not None and table.mrope is not None
     positions = np.frombuffer(table.positions.data, table.positions.dtype)
@@ -110,6 +112,6 @@ def unpacked(table: p.Table) -> tuple[list[int], list[tuple[int, ...]]]:
 
 
 def tables(result: p.Result) -> dict[str, tuple[list[int], list[tuple[int, ...]]]]:
-    assert isinstance(result, p.Tables), result
+    assert isinstance(result, p.TablesAnswer), result
     assert result.changed == ()
     return {table.label: unpacked(table) for table in result.tables}

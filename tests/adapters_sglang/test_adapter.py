@@ -63,7 +63,7 @@ def test_a_speculative_round(worker: Worker, path: str) -> None:
     three = ([9, 10, 11, 5, 6, 7], columns(PICTURE, 9, 10, 11) + columns(WORDS, 5, 6, 7))
     assert tables(verify)[""] == three
     assert tables(extend)[""] == three
-    assert isinstance(verify, p.Tables) and isinstance(extend, p.Tables)
+    assert isinstance(verify, p.TablesAnswer) and isinstance(extend, p.TablesAnswer)
     if path == "fused":
         assert any(name.endswith("build_chain_tree") for name in verify.ran)
         assert any(name.endswith("prepare_draft_extend_layout") for name in extend.ran)
@@ -94,12 +94,12 @@ def test_an_image_after_a_reply(worker: Worker, streaming: bool) -> None:
     whole: History = (*PICTURE, text(2), *PICTURE)
     before, after, window, decode = worker.ask(
         p.Open(0, streaming),
-        p.Turn(0, 0, ids, media),
+        p.TurnStep(0, 0, ids, media),
         windows((0,), (0,), (9,)),
         p.Generate(0, (91, 92)),
         p.Finish(0),
         p.Observe((0,)),
-        p.Turn(0, 1, ids, media, parent=None if streaming else 0),
+        p.TurnStep(0, 1, ids, media, parent=None if streaming else 0),
         p.Observe((0, 1)),
         windows((1,), (0,), (20,)),
         p.Generate(1, (93,)),
@@ -179,4 +179,4 @@ def test_the_rotary_embedding_and_a_view(worker: Worker) -> None:
     angles = table.T * 100.0 ** (-np.arange(3) / 3)
     turned = np.concatenate([np.cos(angles), np.sin(angles), heads[:, 6:]], axis=1)
     assert np.allclose(np.frombuffer(copy.query.data, np.float32).reshape(2, 8), turned, atol=1e-5)
-    assert kernel == p.NotOffered("the GPU's forward needs a GPU")
+    assert kernel == p.NotOfferedAnswer("the GPU's forward needs a GPU")

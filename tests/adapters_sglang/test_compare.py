@@ -37,7 +37,9 @@ def test_both_ways_come_to_the_same(planted_worker: Worker, stepwise: Worker) ->
     for scenario in scenarios():
         planned = plan(scenario, "cuda")
         job = msgspec.structs.replace(planned.job, device="cpu")
-        bare = tuple(msgspec.structs.replace(s, expect=()) if isinstance(s, protocol.Forward) else s for s in job.steps)
+        bare = tuple(
+            msgspec.structs.replace(s, expect=()) if isinstance(s, protocol.BuildForward) else s for s in job.steps
+        )
         left = judge(planned, planted_worker.run(msgspec.structs.replace(job, steps=bare)))
         failed += len(left.failures)
         for comparing in (planted_worker, stepwise):
@@ -45,6 +47,6 @@ def test_both_ways_come_to_the_same(planted_worker: Worker, stepwise: Worker) ->
             right = judge(planned, compared)
             assert left.failures == right.failures and left.checked == right.checked, scenario.name
             assert left.unrun == right.unrun, scenario.name
-            answers = (result for result in compared.results if isinstance(result, protocol.Tables))
+            answers = (result for result in compared.results if isinstance(result, protocol.TablesAnswer))
             matched += sum(table.matched for answer in answers for table in answer.tables)
     assert failed and matched

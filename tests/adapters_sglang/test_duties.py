@@ -38,16 +38,16 @@ def planted(planted_worker: Worker, fault: str, *steps: p.Step) -> p.Result:
         ("reqs replaced", "reqs"),
     ],
 )
-def test_a_changed_input_is_reported(planted_worker: Worker, fault: str, name: str, step: p.Forward) -> None:
+def test_a_changed_input_is_reported(planted_worker: Worker, fault: str, name: str, step: p.BuildForward) -> None:
     result = planted(planted_worker, fault, step)
-    assert isinstance(result, p.Tables)
+    assert isinstance(result, p.TablesAnswer)
     assert result.changed == (name,)
 
 
 @pytest.mark.parametrize("step", [DECODE, VERIFY], ids=["by hand", "by the caller"])
-def test_an_engine_that_changes_nothing_is_not_accused(planted_worker: Worker, step: p.Forward) -> None:
+def test_an_engine_that_changes_nothing_is_not_accused(planted_worker: Worker, step: p.BuildForward) -> None:
     (result,) = planted_worker.ask(*START, step)
-    assert isinstance(result, p.Tables) and result.changed == ()
+    assert isinstance(result, p.TablesAnswer) and result.changed == ()
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_whose_exception_it_was(planted_worker: Worker, fault: str, stage: str) 
 def test_graph_buffers_are_the_jobs_own(planted_worker: Worker) -> None:
     """The engine's buffers belong to the process: what one scenario left there would reach the next."""
     step = forward("decode", (0, 1), seq_len=(10, 6), padding=p.Padding("graph", 4, 4))
-    assert isinstance(planted(planted_worker, "a shared pool", step), p.Tables)
+    assert isinstance(planted(planted_worker, "a shared pool", step), p.TablesAnswer)
 
 
 def test_a_value_that_the_host_reads_from_the_device_is_counted(planted_worker: Worker) -> None:
@@ -87,7 +87,7 @@ def test_a_cached_delta_is_reported(planted_worker: Worker) -> None:
         windows((0,), (0,), (9,)),
         p.Generate(0, (7,)),
         p.Observe((0, 1)),
-        p.Forward(Batch("mixed", (prefill, decode))),
+        p.BuildForward(Batch("mixed", (prefill, decode))),
         p.Observe((0, 1)),
     )[1:]
     assert isinstance(before, p.States) and isinstance(after, p.States)
@@ -106,11 +106,11 @@ def test_aborts_are_reported(planted_worker: Worker) -> None:
     assert [state.aborted for state in after.states] == [True, False]
     *_, refused = planted_worker.ask(
         p.Open(0, True),
-        p.Turn(0, 0, ids, media),
+        p.TurnStep(0, 0, ids, media),
         windows((0,), (0,), (9,)),
         p.Generate(0, (91, 92)),
         p.Finish(0),
-        p.Turn(0, 1, (5, 6), replace=True),
+        p.TurnStep(0, 1, (5, 6), replace=True),
         p.Observe((1,)),
     )
     assert isinstance(refused, p.States)
@@ -121,11 +121,11 @@ def test_aborts_are_reported(planted_worker: Worker) -> None:
 def test_a_turn_that_drops_the_previous_output(planted_worker: Worker, drop: bool) -> None:
     *_, states = planted_worker.ask(
         p.Open(0),
-        p.Turn(0, 0, (1, 2, 3)),
+        p.TurnStep(0, 0, (1, 2, 3)),
         windows((0,), (0,), (3,)),
         p.Generate(0, (91, 92)),
         p.Finish(0),
-        p.Turn(0, 1, (7, 8), parent=0, drop_previous_output=drop),
+        p.TurnStep(0, 1, (7, 8), parent=0, drop_previous_output=drop),
         p.Observe((1,)),
     )
     assert isinstance(states, p.States)

@@ -18,12 +18,12 @@ def worker(planted_worker: Worker) -> Worker:
     return planted_worker
 
 
-def both(worker: Worker, *forwards: p.Forward) -> list[p.Result]:
+def both(worker: Worker, *forwards: p.BuildForward) -> list[p.Result]:
     """A job's forwards over request 0 with an image (9 tokens) and request 1 of text (5)."""
     return worker.ask(submit(0, PICTURE), submit(1, WORDS), *forwards)
 
 
-def draft(*reqs: int, batch: int = 3, topk: int = 1, kind: str = "graph") -> p.Forward:
+def draft(*reqs: int, batch: int = 3, topk: int = 1, kind: str = "graph") -> p.BuildForward:
     return forward(
         "draft_decode",
         reqs,
@@ -35,7 +35,7 @@ def draft(*reqs: int, batch: int = 3, topk: int = 1, kind: str = "graph") -> p.F
     )
 
 
-def draft_extend(*reqs: int, batch: int = 3, kind: str = "graph") -> p.Forward:
+def draft_extend(*reqs: int, batch: int = 3, kind: str = "graph") -> p.BuildForward:
     lengths = tuple((9, 5)[req] for req in reqs)
     padding = p.Padding(kind, batch, batch * 2)
     return forward("draft_extend_v2", reqs, seq_len=lengths, num_draft_tokens=2, path="caller", padding=padding)
@@ -47,7 +47,7 @@ def test_draft_graph_small_after_large(worker: Worker) -> None:
     assert tables(large)["padded"] == ([9, 5, 0], [*columns(PICTURE, 9), *columns(WORDS, 5), ZERO])
     assert tables(small)["padded"] == ([5, 0, 0], [*columns(WORDS, 5), ZERO, ZERO])
     assert tables(large)["step 1"] == ([10, 6], columns(PICTURE, 10) + columns(WORDS, 6))
-    assert isinstance(large, p.Tables)
+    assert isinstance(large, p.TablesAnswer)
     assert any(name.endswith("EAGLEDraftCudaGraphRunner.execute") for name in large.ran)
 
 
@@ -61,7 +61,7 @@ def test_draft_extend_graph_text_after_media(worker: Worker) -> None:
     media, words = both(worker, draft_extend(0), draft_extend(1))
     assert tables(media)["padded"] == ([9, 10, 0, 0, 0, 0], [*columns(PICTURE, 9, 10), *[ZERO] * 4])
     assert tables(words)["padded"] == ([5, 6, 0, 0, 0, 0], [*columns(WORDS, 5, 6), *[ZERO] * 4])
-    assert isinstance(media, p.Tables)
+    assert isinstance(media, p.TablesAnswer)
     assert any(name.endswith("EAGLEDraftExtendCudaGraphRunner.execute") for name in media.ran)
 
 
@@ -82,7 +82,7 @@ def test_decode_and_verify_go_through_the_decode_runner(worker: Worker) -> None:
     assert tables(decode)["padded"] == ([8, 4, 0], [*columns(PICTURE, 8), *columns(WORDS, 4), ZERO])
     assert tables(verify)["padded"] == ([5, 6, 0, 0], [*columns(WORDS, 5, 6), ZERO, ZERO])
     for result in (decode, verify):
-        assert isinstance(result, p.Tables)
+        assert isinstance(result, p.TablesAnswer)
         assert any(name.endswith("DecodeCudaGraphRunner.load_batch") for name in result.ran)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from ropecheck.adapters import protocol
 from ropecheck.adapters.sglang import absent_packages
-from ropecheck.adapters.sglang.capabilities import FLAGS, PLACES, RELEASES, Absent, Engine, Lost, find, within
+from ropecheck.adapters.sglang.capabilities import FLAGS, PLACES, RELEASES, Absent, Engine, LostCapability, find, within
 from ropecheck.adapters.sglang.imports import CannotImport, imported
 
 OLD = """
@@ -135,7 +135,7 @@ def test_the_tensor_version_of_an_old_release_has_another_name(monkeypatch: pyte
 @pytest.mark.engine
 def test_a_prompt_table_says_what_is_lacking(monkeypatch: pytest.MonkeyPatch) -> None:
     found = answered(GLM_IMAGE, monkeypatch, "gone")
-    assert found == protocol.NotOffered("this release has no builder for GLM-Image")
+    assert found == protocol.NotOfferedAnswer("this release has no builder for GLM-Image")
 
 
 @pytest.mark.engine
@@ -178,17 +178,23 @@ def engine(version: str, lacking: str = "", broken: str = "") -> Engine:
 
 @pytest.mark.parametrize(
     ("version", "kind"),
-    [("0.5.21", Absent), ("0.5.22", Lost), ("0.5.24.dev40+g12", Lost), ("unknown", Lost), ("0.5.22rc1", Absent)],
+    [
+        ("0.5.21", Absent),
+        ("0.5.22", LostCapability),
+        ("0.5.24.dev40+g12", LostCapability),
+        ("unknown", LostCapability),
+        ("0.5.22rc1", Absent),
+    ],
 )
 def test_what_is_not_found_is_lost_where_the_version_is_known_to_have_it(version: str, kind: type[Exception]) -> None:
     with pytest.raises(kind, match="this release has no build_chain_tree"):
         engine(version, "build_chain_tree").needs("Req", "build_chain_tree")
-    assert engine(version, "build_chain_tree").lost == (("build_chain_tree",) if kind is Lost else ())
+    assert engine(version, "build_chain_tree").lost == (("build_chain_tree",) if kind is LostCapability else ())
 
 
 def test_what_is_in_every_release_is_never_absent() -> None:
     for version in ("0.5.6", "0.5.23"):
-        with pytest.raises(Lost):
+        with pytest.raises(LostCapability):
             engine(version, "prepare_for_draft").needs("prepare_for_draft")
 
 

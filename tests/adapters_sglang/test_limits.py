@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ropecheck.conformance.device.limits import limit_jobs
-from ropecheck.conformance.run.ask import Asked
+from ropecheck.conformance.run.ask import StartedWorker
 from ropecheck.conformance.targets.registry import DEFAULT, find
 
 pytestmark = pytest.mark.engine
@@ -19,7 +19,7 @@ def test_lengths_that_are_not_contiguous(fault: str, wrong: set[str], tmp_path: 
     pytest.importorskip("sglang")
     target = find(DEFAULT, "cpu")
     planted = replace(target, env={**target.env, "ROPECHECK_FAULT": fault})
-    with Asked(planted, "cpu", tmp_path / "log") as worker:
+    with StartedWorker(planted, "cpu", tmp_path / "log") as worker:
         found = {one.what: (one.problem, one.note or one.unrun) for one in limit_jobs(worker)}
     strided = {what: said for what, said in found.items() if "strided" in what}
     assert len(strided) == 12 and all(note == "" for _, note in strided.values())

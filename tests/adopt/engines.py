@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ropecheck.conformance.adopt import Asked, BatchPart, NotOffered, Request
+from ropecheck.conformance.adopt import Asked, BatchPart, HeldRequest, NotOffered
 from tests.naive import indices
 
 
-def column(request: Request, index: int) -> tuple[int, ...]:
+def column(request: HeldRequest, index: int) -> tuple[int, ...]:
     """As docs/adopt.md's toy engine places a token."""
     if request.table is not None and index < len(request.table[0]):
         return tuple(row[index] for row in request.table)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from ropecheck.conformance.book.build import Built
+from ropecheck.conformance.book.build import SiteBuild
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -29,13 +29,13 @@ def tab(browser: Browser) -> Iterator[Page]:
     assert complaints == []
 
 
-def address(site: tuple[Path, Built], page: str) -> str:
+def address(site: tuple[Path, SiteBuild], page: str) -> str:
     return (site[0] / page).as_uri()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1920])
-def test_no_page_scrolls_sideways(tab: Page, site: tuple[Path, Built], scheme: str, width: int) -> None:
+def test_no_page_scrolls_sideways(tab: Page, site: tuple[Path, SiteBuild], scheme: str, width: int) -> None:
     tab.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     tab.set_viewport_size({"width": width, "height": 900})
     for page in PAGES:
@@ -46,7 +46,7 @@ def test_no_page_scrolls_sideways(tab: Page, site: tuple[Path, Built], scheme: s
     assert (paper == "rgb(255, 255, 255)") is (scheme == "light")
 
 
-def test_search_finds_and_leads(tab: Page, site: tuple[Path, Built]) -> None:
+def test_search_finds_and_leads(tab: Page, site: tuple[Path, SiteBuild]) -> None:
     tab.goto(address(site, "rules/index.html"))
     box = tab.get_by_role("searchbox", name="Search")
     box.fill("delta missing")
@@ -60,7 +60,7 @@ def test_search_finds_and_leads(tab: Page, site: tuple[Path, Built]) -> None:
     tab.wait_for_url("**/modes/target_verify.html")
 
 
-def test_what_a_reader_sees_of_a_mode(tab: Page, site: tuple[Path, Built]) -> None:
+def test_what_a_reader_sees_of_a_mode(tab: Page, site: tuple[Path, SiteBuild]) -> None:
     tab.goto(address(site, "modes/draft_extend_v2.html"))
     expect(tab.locator("figure.history svg").first).to_be_visible()
     assert "reads 13, 14, 15" in (tab.locator("figure.history svg").first.get_attribute("aria-label") or "")
@@ -69,7 +69,7 @@ def test_what_a_reader_sees_of_a_mode(tab: Page, site: tuple[Path, Built]) -> No
     expect(tab.get_by_role("link", name="sglang #28464").first).to_be_visible()
 
 
-def test_a_narrow_page_begins_with_its_text(tab: Page, site: tuple[Path, Built]) -> None:
+def test_a_narrow_page_begins_with_its_text(tab: Page, site: tuple[Path, SiteBuild]) -> None:
     tab.set_viewport_size({"width": 360, "height": 700})
     tab.goto(address(site, "rules/table.past_table.html"))
     assert tab.locator("details.menu").get_attribute("open") is None

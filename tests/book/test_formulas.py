@@ -16,7 +16,7 @@ from ropecheck.conformance.book.formula import of_function, tokens_formula
 from ropecheck.conformance.book.predicates import PREDICATES, predicate_of
 from ropecheck.conformance.families import verdict as of_builders
 from ropecheck.conformance.judge import ask as asking
-from ropecheck.conformance.judge.tally import Tally
+from ropecheck.conformance.judge.tally import ScenarioTally
 from ropecheck.conformance.routes import verdict as of_routes
 from ropecheck.conformance.selftest import builder
 from ropecheck.conformance.selftest.mutants import MUTANTS
@@ -43,8 +43,8 @@ DRAWN = {
     scheduling.Member: st.builds(
         scheduling.Member, mode=st.just("decode"), req=st.just("a"), state=st.sampled_from(["live", "unknown", "gone"])
     ),
-    scheduling.Counted: st.builds(
-        scheduling.Counted, mode=st.just("decode"), seq_len=st.integers(0, 3), right=st.integers(0, 3)
+    scheduling.TokenCount: st.builds(
+        scheduling.TokenCount, mode=st.just("decode"), seq_len=st.integers(0, 3), right=st.integers(0, 3)
     ),
     scheduling.Reply: st.builds(
         scheduling.Reply,
@@ -82,7 +82,7 @@ def test_on_views_of_answers_with_planted_faults(monkeypatch: pytest.MonkeyPatch
     seen: Counter[tuple[str, bool]] = Counter()
     inner = asking.ask
 
-    def ask(tally: Tally, mode: str, view: object) -> object:
+    def ask(tally: ScenarioTally, mode: str, view: object) -> object:
         for rule in rules_of(type(view)):
             if (rule.when is None or rule.when(view)) and (predicate := predicate_of(rule)) is not None:
                 kept = rule.check(view) is None
@@ -133,7 +133,7 @@ def test_every_rule_has_a_formula_or_a_body_to_read() -> None:
 def test_on_answers_of_builders_with_planted_faults(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: Counter[tuple[str, bool]] = Counter()
 
-    def ask(tally: Tally, mode: str, view: object) -> object:
+    def ask(tally: ScenarioTally, mode: str, view: object) -> object:
         for rule in rules_of(type(view)):
             if (rule.when is None or rule.when(view)) and (predicate := PREDICATES.get(rule.id)) is not None:
                 kept = rule.check(view) is None

@@ -17,7 +17,7 @@ import typer
 from markupsafe import Markup
 
 from ropecheck.conformance.book import formats, observed
-from ropecheck.conformance.book.build import Built
+from ropecheck.conformance.book.build import SiteBuild
 from ropecheck.conformance.book.contents import ROOT, Book
 from ropecheck.conformance.book.pages import guides
 from ropecheck.conformance.book.site import Page, broken_links, write
@@ -30,7 +30,7 @@ from ropecheck.spec.rules import all_rules
 
 pytestmark = pytest.mark.xdist_group("browser")
 
-Site = tuple[Path, Built]
+Site = tuple[Path, SiteBuild]
 
 
 def test_no_link_leads_nowhere(site: Site) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ropecheck.conformance.campaign.station import Done, Station
+from ropecheck.conformance.campaign.station import BlockDone, Station
 from ropecheck.conformance.report.json_file import Report
 from tests.campaign.support import LONG, Seen, run_here
 
 
 @pytest.fixture(scope="session")
-def long(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, dict[int, Done]]:
+def long(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, dict[int, BlockDone]]:
     """The report of LONG, and what each block came to."""
     crew = Seen(Station())
     return run_here(tmp_path_factory.mktemp("long"), LONG, crew), crew.done

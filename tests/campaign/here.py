@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 from ropecheck.conformance.campaign.blocks import Block
-from ropecheck.conformance.campaign.driver import Lost
-from ropecheck.conformance.campaign.station import Done, Station
+from ropecheck.conformance.campaign.driver import LostBlock
+from ropecheck.conformance.campaign.station import BlockDone, Station
 from ropecheck.conformance.errors import GaveUp, UsageError
 
 
@@ -26,14 +26,14 @@ class Here:
     def give(self, place: int, block: Block) -> None:
         self._queue.append(block)
 
-    def wait(self, seconds: float) -> list[Done | Lost]:
+    def wait(self, seconds: float) -> list[BlockDone | LostBlock]:
         if not self._queue:
             return []
         block = self._queue.popleft()
         try:
             return [self._station.run(block)]
         except (GaveUp, UsageError) as error:
-            return [Lost(block, str(error), fatal=isinstance(error, UsageError))]
+            return [LostBlock(block, str(error), fatal=isinstance(error, UsageError))]
 
     def close(self) -> None:
         self._station.close()

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from ropecheck.conformance.campaign.blocks import Block, Plan
-from ropecheck.conformance.campaign.driver import Driver, Lost
+from ropecheck.conformance.campaign.blocks import Block, CampaignPlan
+from ropecheck.conformance.campaign.driver import CampaignDriver, LostBlock
 from ropecheck.conformance.campaign.ledger import Ledger
-from ropecheck.conformance.campaign.station import Done, Station, identity
+from ropecheck.conformance.campaign.station import BlockDone, Station, identity
 from ropecheck.conformance.report.json_file import Report
 from ropecheck.conformance.results.read import read
 from tests.campaign.here import Here
@@ -21,7 +21,7 @@ from tests.results.support import timeless
 
 __all__ = ["Station", "identity", "timeless"]
 
-PLAN = Plan(targets=(FAULTY,), phases=("stateful",), seed=4, shards=4, rounds=3)
+PLAN = CampaignPlan(targets=(FAULTY,), phases=("stateful",), seed=4, shards=4, rounds=3)
 BLOCKS = 7
 LONG = msgspec.structs.replace(PLAN, rounds=5)
 """PLAN and two blocks more."""
@@ -32,14 +32,14 @@ class Seen(Here):
     """The crew of this process; what each block came to stays."""
 
     station: Station
-    done: dict[int, Done] = field(default_factory=dict)
+    done: dict[int, BlockDone] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__init__(self.station)
 
-    def wait(self, seconds: float) -> list[Done | Lost]:
+    def wait(self, seconds: float) -> list[BlockDone | LostBlock]:
         found = super().wait(seconds)
-        self.done.update((one.number, one) for one in found if isinstance(one, Done))
+        self.done.update((one.number, one) for one in found if isinstance(one, BlockDone))
         return found
 
 
@@ -48,12 +48,12 @@ def merged(out: Path, target: str = FAULTY) -> Report:
     return read(out / target)
 
 
-def run_here(out: Path, plan: Plan, crew: Here | None = None) -> Report:
+def run_here(out: Path, plan: CampaignPlan, crew: Here | None = None) -> Report:
     """All blocks of a plan, one after another in this process: what every campaign must come to."""
     crew = crew or Here(Station())
     ledger = Ledger(out, plan, identity())
     try:
-        Driver(plan=plan, ledger=ledger, crew=crew, seconds=600).run()
+        CampaignDriver(plan=plan, ledger=ledger, crew=crew, seconds=600).run()
     finally:
         ledger.close()
         crew.close()
@@ -64,7 +64,7 @@ def run_here(out: Path, plan: Plan, crew: Here | None = None) -> Report:
 class Scripted:
     """A crew that answers blocks from a store, out of order, loses places by a script, and dies when it is told to."""
 
-    answers: dict[int, Done]
+    answers: dict[int, BlockDone]
     size: int = 2
     lose: dict[int, str] = field(default_factory=dict)
     """How many-th wait loses its block: "once" (with its place), "bad" (fatal)."""
@@ -85,7 +85,7 @@ class Scripted:
         self.queues[place].append(block)
         self.most_held = max(self.most_held, sum(map(len, self.queues.values())))
 
-    def wait(self, seconds: float) -> list[Done | Lost]:
+    def wait(self, seconds: float) -> list[BlockDone | LostBlock]:
         self.waits += 1
         if self.waits == self.die_at:
             raise KeyboardInterrupt
@@ -96,9 +96,9 @@ class Scripted:
         block = self.queues[busy[0]].popleft()
         how = self.lose.get(self.waits)
         if how == "bad":
-            return [Lost(block, "bad input", fatal=True)]
+            return [LostBlock(block, "bad input", fatal=True)]
         if how:
-            return [Lost(block, "the node is gone", gone=True)]
+            return [LostBlock(block, "the node is gone", gone=True)]
         return [self.answers[block.number]]
 
     def close(self) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ropecheck.conformance.campaign.blocks import Plan, blocks
-from ropecheck.conformance.campaign.driver import DEPTH, LOSSES, TRIES, Crew, Driver, Lost
+from ropecheck.conformance.campaign.blocks import CampaignPlan, blocks
+from ropecheck.conformance.campaign.driver import DEPTH, LOSSES, TRIES, CampaignDriver, Crew, LostBlock
 from ropecheck.conformance.campaign.ledger import KEPT_POINTS, Ledger
-from ropecheck.conformance.campaign.station import Done, Station, identity
+from ropecheck.conformance.campaign.station import BlockDone, Station, identity
 from ropecheck.conformance.corpus.store import Corpus
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.report.json_file import FindingReport, Report
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.xdist_group("campaign")  # what is slow to make is made
 
 @pytest.fixture(scope="session")
 def whole(
-    tmp_path_factory: pytest.TempPathFactory, long: tuple[Report, dict[int, Done]]
-) -> tuple[Report, dict[int, Done], Path]:
+    tmp_path_factory: pytest.TempPathFactory, long: tuple[Report, dict[int, BlockDone]]
+) -> tuple[Report, dict[int, BlockDone], Path]:
     """The campaign's report when nothing dies, and what each block came to."""
     out = tmp_path_factory.mktemp("whole")
     alone = {block.number: long[1][block.number] for block in blocks(PLAN, FAULTY)}
@@ -35,16 +35,16 @@ def whole(
     return merged(out), alone, out
 
 
-def _drive(out: Path, crew: Crew, plan: Plan = PLAN, seconds: float = 600) -> Driver:
+def _drive(out: Path, crew: Crew, plan: CampaignPlan = PLAN, seconds: float = 600) -> CampaignDriver:
     ledger = Ledger(out, plan, identity())
-    driver = Driver(plan=plan, ledger=ledger, crew=crew, seconds=seconds)
+    driver = CampaignDriver(plan=plan, ledger=ledger, crew=crew, seconds=seconds)
     driver.run()
     ledger.close()
     return driver
 
 
 def test_blocks_add_up_to_the_campaign(
-    whole: tuple[Report, dict[int, Done], Path], long: tuple[Report, dict[int, Done]]
+    whole: tuple[Report, dict[int, BlockDone], Path], long: tuple[Report, dict[int, BlockDone]]
 ) -> None:
     assert timeless(merge([done.report for done in long[1].values()])) == timeless(long[0])
     report, alone, out = whole
@@ -57,7 +57,7 @@ def test_blocks_add_up_to_the_campaign(
     assert {f"failures/{path.name}" for path in (out / FAULTY / "failures").iterdir()} == named
 
 
-def test_lost_blocks_are_run_again(whole: tuple[Report, dict[int, Done], Path], tmp_path: Path) -> None:
+def test_lost_blocks_are_run_again(whole: tuple[Report, dict[int, BlockDone], Path], tmp_path: Path) -> None:
     report, alone, _ = whole
     crew = Scripted(alone, lose={2: "once", 3: "once", 7: "once"})
     driver = _drive(tmp_path, crew)
@@ -70,7 +70,7 @@ def test_lost_blocks_are_run_again(whole: tuple[Report, dict[int, Done], Path], 
 @pytest.mark.parametrize("torn", [False, True])
 @pytest.mark.parametrize("die_at", [1, 2, 4, 6])
 def test_a_killed_driver_is_resumed(
-    whole: tuple[Report, dict[int, Done], Path], tmp_path: Path, die_at: int, torn: bool
+    whole: tuple[Report, dict[int, BlockDone], Path], tmp_path: Path, die_at: int, torn: bool
 ) -> None:
     report, alone, _ = whole
     with pytest.raises(KeyboardInterrupt):
@@ -85,7 +85,7 @@ def test_a_killed_driver_is_resumed(
 
 
 def test_a_driver_killed_between_sum_and_journal_counts_nothing_twice(
-    whole: tuple[Report, dict[int, Done], Path], tmp_path: Path
+    whole: tuple[Report, dict[int, BlockDone], Path], tmp_path: Path
 ) -> None:
     report, alone, _ = whole
     with pytest.raises(KeyboardInterrupt):
@@ -100,7 +100,7 @@ def test_a_driver_killed_between_sum_and_journal_counts_nothing_twice(
 
 
 def test_a_block_that_always_takes_its_place_along_is_given_up(
-    whole: tuple[Report, dict[int, Done], Path], tmp_path: Path
+    whole: tuple[Report, dict[int, BlockDone], Path], tmp_path: Path
 ) -> None:
     _, alone, _ = whole
     crew = Scripted(alone, size=1, lose=dict.fromkeys(range(1, 1000), "once"))
@@ -112,7 +112,7 @@ def test_a_block_that_always_takes_its_place_along_is_given_up(
     assert _drive(tmp_path, crew, plan).given == 0, "given up for good"
 
 
-def test_bad_input_is_tried_once(whole: tuple[Report, dict[int, Done], Path], tmp_path: Path) -> None:
+def test_bad_input_is_tried_once(whole: tuple[Report, dict[int, BlockDone], Path], tmp_path: Path) -> None:
     _, alone, _ = whole
     driver = _drive(tmp_path, Scripted(alone, lose={1: "bad"}))
     assert driver.given == BLOCKS
@@ -121,7 +121,7 @@ def test_bad_input_is_tried_once(whole: tuple[Report, dict[int, Done], Path], tm
 
 
 def test_a_target_that_does_not_start_is_given_up_after_some_tries(tmp_path: Path) -> None:
-    plan = Plan(targets=(DEAD,), phases=("chosen",), shards=1, rounds=0)
+    plan = CampaignPlan(targets=(DEAD,), phases=("chosen",), shards=1, rounds=0)
     crew = Here(Station())
     driver = _drive(tmp_path, crew, plan)
     crew.close()
@@ -130,7 +130,7 @@ def test_a_target_that_does_not_start_is_given_up_after_some_tries(tmp_path: Pat
     assert "no worker of target dead started" in failed.why
 
 
-def test_the_time_of_all_drivers_counts(whole: tuple[Report, dict[int, Done], Path], tmp_path: Path) -> None:
+def test_the_time_of_all_drivers_counts(whole: tuple[Report, dict[int, BlockDone], Path], tmp_path: Path) -> None:
     _, alone, _ = whole
     ledger = Ledger(tmp_path, PLAN, identity())
     ledger.close(seconds=3600.0)
@@ -151,7 +151,7 @@ def test_another_plan_does_not_go_on(change: dict[str, object], tmp_path: Path) 
     assert (tmp_path / "state.json").read_bytes() == before
 
 
-def test_the_curve_stays_short_and_grows(whole: tuple[Report, dict[int, Done], Path], tmp_path: Path) -> None:
+def test_the_curve_stays_short_and_grows(whole: tuple[Report, dict[int, BlockDone], Path], tmp_path: Path) -> None:
     _, alone, _ = whole
     plan = msgspec.structs.replace(PLAN, rounds=2 * KEPT_POINTS)
     ledger = Ledger(tmp_path, plan, identity())
@@ -171,11 +171,11 @@ def test_the_curve_stays_short_and_grows(whole: tuple[Report, dict[int, Done], P
 
 
 def test_targets_take_turns_and_a_place_stays_with_one(tmp_path: Path) -> None:
-    plan = Plan(targets=("reference", FAULTY), phases=("hypothesis",), shards=40, rounds=0)
+    plan = CampaignPlan(targets=("reference", FAULTY), phases=("hypothesis",), shards=40, rounds=0)
     given: list[str] = []
 
     class Recording(Scripted):
-        def wait(self, seconds: float) -> list[Done | Lost]:
+        def wait(self, seconds: float) -> list[BlockDone | LostBlock]:
             for queue in self.queues.values():
                 if queue:
                     block = queue.popleft()
@@ -184,7 +184,9 @@ def test_targets_take_turns_and_a_place_stays_with_one(tmp_path: Path) -> None:
                     return []
             return []
 
-    driver = Driver(plan=plan, ledger=Ledger(tmp_path, plan, identity()), crew=Recording({}, size=1), seconds=600)
+    driver = CampaignDriver(
+        plan=plan, ledger=Ledger(tmp_path, plan, identity()), crew=Recording({}, size=1), seconds=600
+    )
     driver.run()
     changes = sum(1 for one, other in pairwise(given) if one != other)
     assert (given.count("reference"), given.count(FAULTY)) == (40, 40)
@@ -196,7 +198,7 @@ def test_a_guided_campaign_starts_from_a_corpus_and_keeps_what_reached_something
     given = list(random_scenarios(77, 3))
     for scenario in given:
         start.add(scenario)
-    plan = Plan(targets=("reference",), phases=("hypothesis",), shards=1, rounds=1, guided=True)
+    plan = CampaignPlan(targets=("reference",), phases=("hypothesis",), shards=1, rounds=1, guided=True)
     plan = msgspec.structs.replace(plan, corpus=str(start.folder))
     out = tmp_path / "out"
     report = run_here(out, plan)
@@ -210,12 +212,14 @@ def test_a_guided_campaign_starts_from_a_corpus_and_keeps_what_reached_something
     assert Corpus(start.folder).ids() == sorted(scenario.id for scenario in given), "what was given stays as it is"
 
 
-def test_a_campaign_ends_with_smaller_witnesses(whole: tuple[Report, dict[int, Done], Path], tmp_path: Path) -> None:
+def test_a_campaign_ends_with_smaller_witnesses(
+    whole: tuple[Report, dict[int, BlockDone], Path], tmp_path: Path
+) -> None:
     report, alone, _ = whole
     ledger, crew = Ledger(tmp_path, PLAN, identity()), Here(Station())
     for done in alone.values():
         ledger.record(done, 1.0)
-    Driver(plan=PLAN, ledger=ledger, crew=crew, seconds=600).shrink()
+    CampaignDriver(plan=PLAN, ledger=ledger, crew=crew, seconds=600).shrink()
     ledger.close()
     smaller = merged(tmp_path)
     assert [one.count for one in smaller.findings] == [one.count for one in report.findings]

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from ropecheck.conformance.campaign.blocks import Plan
-from ropecheck.conformance.campaign.driver import Driver
-from ropecheck.conformance.campaign.ledger import Ledger, State
+from ropecheck.conformance.campaign.blocks import CampaignPlan
+from ropecheck.conformance.campaign.driver import CampaignDriver
+from ropecheck.conformance.campaign.ledger import CampaignState, Ledger
 from ropecheck.conformance.campaign.ray_crew import RayCrew
-from ropecheck.conformance.campaign.station import Done, identity
+from ropecheck.conformance.campaign.station import BlockDone, identity
 from ropecheck.conformance.cli import app as cli
 from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.report.json_file import Report
@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def whole(long: tuple[Report, dict[int, Done]]) -> Report:
+def whole(long: tuple[Report, dict[int, BlockDone]]) -> Report:
     """What the blocks come to in one process."""
     return long[0]
 
@@ -66,14 +66,14 @@ def test_a_node_is_killed(cluster: Any, whole: Report, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path, LONG, identity())
     two = killed = False
 
-    def watch(driver: Driver) -> None:
+    def watch(driver: CampaignDriver) -> None:
         nonlocal two, killed
         two = two or len(driver.crew.places()) == 2
         if two and not killed and driver.ledger.state.curve and driver.ledger.state.curve[-1].blocks >= 2:
             killed = True
             cluster.remove_node(doomed, allow_graceful=False)
 
-    driver = Driver(plan=LONG, ledger=ledger, crew=crew, seconds=600, tell=watch)
+    driver = CampaignDriver(plan=LONG, ledger=ledger, crew=crew, seconds=600, tell=watch)
     try:
         driver.run()
     finally:
@@ -127,14 +127,14 @@ def test_an_interrupt_leaves_the_report_of_what_was_done(number: signal.Signals,
 def _taken_in(out: Path) -> int:
     """Blocks that the driver has on disk."""
     try:
-        state = msgspec.json.decode((out / "state.json").read_bytes(), type=State)
+        state = msgspec.json.decode((out / "state.json").read_bytes(), type=CampaignState)
         return len(state.curve) + (out / "journal.jsonl").read_bytes().count(b"\n")
     except FileNotFoundError:
         return 0
 
 
 def test_by_default_this_machine_is_the_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = Plan(targets=("reference",), phases=("hypothesis",), shards=2, rounds=1)
+    plan = CampaignPlan(targets=("reference",), phases=("hypothesis",), shards=2, rounds=1)
     argv = ["campaign", "--targets", "reference", "--phase", "hypothesis", "--shards", "2", "--rounds", "1"]
     assert cli.execute([*argv, "--out", str(tmp_path / "ray")]) == 0
     assert timeless(merged(tmp_path / "ray", "reference")) == timeless(run_here(tmp_path / "here", plan))

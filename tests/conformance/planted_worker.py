@@ -50,7 +50,7 @@ def result(code: int, job: str) -> protocol.Result:
         case 10:
             return protocol.Raised("engine", "Wrong", "B", "engine/file.py:2 g")
         case 11:
-            return protocol.NotOffered("too old")
+            return protocol.NotOfferedAnswer("too old")
         case 14:
             return protocol.Raised("engine", "RuntimeError", "CUDA error: an illegal memory access", "x")
         case 18:
@@ -153,13 +153,13 @@ def work(how: str, incoming: int, out: int) -> None:
         codes = [step.reqs[0] for step in job.steps if isinstance(step, protocol.Observe)]
         for code in codes:
             misbehave(code, out)
-        answer = protocol.Answer(
+        answer = protocol.JobAnswer(
             job.id, tuple(result(code, job.id) for code in codes), engine_ns=1000, forwards=len(codes)
         )
         if WRONG_ID in codes:
-            answer = protocol.Answer("another", answer.results, 1, 1)
+            answer = protocol.JobAnswer("another", answer.results, 1, 1)
         if SHORT in codes:
-            answer = protocol.Answer(job.id, answer.results[:-1], 1, 1)
+            answer = protocol.JobAnswer(job.id, answer.results[:-1], 1, 1)
         if WRONG_TYPE in codes:
             fields = {"type": "answer", "id": job.id, "results": "none", "engine_ns": 1, "forwards": 1}
             raw = msgspec.msgpack.encode(fields)

@@ -48,13 +48,13 @@ def stub_plan(scenario: Scenario, device: str = "cpu") -> StubPlan:
     return StubPlan(scenario, protocol.Job(scenario.id, steps, device))
 
 
-def stub_judge(plan: StubPlan, answer: protocol.Answer) -> Outcome:
+def stub_judge(plan: StubPlan, answer: protocol.JobAnswer) -> Outcome:
     """Raised A and B are two signatures of one rule; NotOffered is not offered; everything else passes."""
     if any(isinstance(op, Build) and op.buffer_rows == SUITE_BUG for op in plan.scenario.ops):
         raise ZeroDivisionError("in the judge")
     failures, not_offered, unrun, checked = [], [], [], 0
     for step, result in enumerate(answer.results):
-        if isinstance(result, protocol.NotOffered):
+        if isinstance(result, protocol.NotOfferedAnswer):
             not_offered.append(("decode", result.reason))
         elif isinstance(result, protocol.Raised) and result.stage != "engine":
             unrun.append(Unrun(stage=result.stage, message=result.message, step=step))

@@ -37,7 +37,7 @@ def test_an_answer_of_a_worker_that_has_gone_is_still_read(tmp_path: Path) -> No
         process.read(all_of_it=True)
         body = process.frame()
         assert body is not None
-        assert msgspec.msgpack.decode(body, type=protocol.Answer).id == "first"
+        assert msgspec.msgpack.decode(body, type=protocol.JobAnswer).id == "first"
         assert process.frame() is None
         assert process.ended
     finally:

@@ -17,7 +17,7 @@ from ropecheck.conformance.judge.outcome import Unrun
 from ropecheck.conformance.run import pool as pool_module
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.printed import FIRST, LAST
-from ropecheck.conformance.run.seat import Doubted, Limits, Reply
+from ropecheck.conformance.run.seat import Doubted, Reply, RunLimits
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.store.files import read_stored
 from ropecheck.conformance.targets.registry import Target
@@ -35,7 +35,7 @@ def run(
     restarts: int = 5,
     forks: bool = False,
 ) -> tuple[dict[str, Reply], Pool[StubPlan]]:
-    limits = Limits(scenario=limit, restarts=restarts)
+    limits = RunLimits(scenario=limit, restarts=restarts)
     target = planted(flag=out / "flag", forks=forks)
     with Pool[StubPlan](target, device="cpu", workers=workers, out=out, limits=limits) as pool:
         pool.start()
@@ -80,7 +80,7 @@ def test_an_answered_scenario_keeps_its_answer(code: int, restarts: int, tmp_pat
     good, *rest = GOOD
     found, pool = run([good, scenario(code), *rest[:2]], tmp_path)
     answer = found[scenario(code).id]
-    assert isinstance(answer, protocol.Answer)
+    assert isinstance(answer, protocol.JobAnswer)
     assert pool.restarts == restarts
     if code == how.PRINTS:
         assert "engines print" in (tmp_path / "worker-0.log").read_text()
@@ -89,13 +89,13 @@ def test_an_answered_scenario_keeps_its_answer(code: int, restarts: int, tmp_pat
 def test_a_worker_that_shares_its_processor_gets_its_time(tmp_path: Path) -> None:
     """The limit is two seconds of work: what takes longer because other things run is no hang."""
     found, pool = run([scenario(how.SHARES)], tmp_path, limit=2.0)
-    assert isinstance(found[scenario(how.SHARES).id], protocol.Answer)
+    assert isinstance(found[scenario(how.SHARES).id], protocol.JobAnswer)
     assert pool.restarts == 0
 
 
 def test_a_broken_cuda_context_is_answered_and_then_replaced(tmp_path: Path) -> None:
     found, pool = run([scenario(how.CUDA_ERROR), *GOOD], tmp_path)
-    assert all(isinstance(answer, protocol.Answer) for answer in found.values())
+    assert all(isinstance(answer, protocol.JobAnswer) for answer in found.values())
     assert len(found) == len(GOOD) + 1
     assert pool.restarts == 2, "the suspect broke a process of its own as well"
 
@@ -136,7 +136,7 @@ def test_a_success_forgives_earlier_restarts(tmp_path: Path) -> None:
     ],
 )
 def test_a_worker_that_does_not_come_up_ends_the_run(way: str, words: str, tmp_path: Path) -> None:
-    limits = Limits(start=0.7 if way == "silent" else 120.0)
+    limits = RunLimits(start=0.7 if way == "silent" else 120.0)
     target = planted(way, forks=way in ("import-fails", "exits"))
     with Pool[StubPlan](target, device="cpu", workers=2, out=tmp_path, limits=limits) as pool:  # noqa: SIM117
         with pytest.raises(GaveUp, match="no worker of target planted started") as error:
@@ -171,11 +171,11 @@ def test_the_time_limit_counts_from_when_a_scenario_is_at_the_head(
     clock = [0.0]
     monkeypatch.setattr(pool_module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     slow = [scenario(*[how.OK] * n, how.SLOW) for n in range(4)]
-    limits = Limits(scenario=60.0)
+    limits = RunLimits(scenario=60.0)
     with Pool[StubPlan](planted(), device="cpu", workers=1, out=tmp_path, limits=limits) as pool:
         pool.start()
         for _, answer in pool.answers(map(stub_plan, slow)):
-            assert isinstance(answer, protocol.Answer)
+            assert isinstance(answer, protocol.JobAnswer)
             clock[0] += 45  # what each scenario takes: together, and with the wait behind another, more than the limit
     assert pool.restarts == 0
 
@@ -189,7 +189,7 @@ def test_what_waits_for_nothing_is_an_error_and_no_hang(tmp_path: Path) -> None:
 
 def test_an_engine_that_prints_without_end_is_answered(tmp_path: Path) -> None:
     found, pool = run([scenario(how.FLOOD), *GOOD[:2]], tmp_path)
-    assert all(isinstance(answer, protocol.Answer) for answer in found.values())
+    assert all(isinstance(answer, protocol.JobAnswer) for answer in found.values())
     assert pool.restarts == 0
     log = (tmp_path / "worker-0.log").read_text()
     assert len(log) < FIRST + LAST + 100
@@ -210,7 +210,7 @@ def test_a_killed_run_keeps_what_it_had_in_flight(tmp_path: Path) -> None:
 
 def test_scenarios_are_on_disk_while_they_run_and_gone_afterwards(tmp_path: Path) -> None:
     hang = scenario(how.HANG)
-    limits = Limits(scenario=120.0)
+    limits = RunLimits(scenario=120.0)
     with Pool[StubPlan](planted(), device="cpu", workers=1, out=tmp_path, limits=limits) as pool:
         pool.start()
         list(pool.answers(map(stub_plan, [scenario(*[how.OK] * 900)])))  # a longer one leaves no rest behind

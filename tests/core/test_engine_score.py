@@ -13,9 +13,9 @@ from ropecheck.adapters.sglang import plant, spoil
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.selftest.engine_score import (
     SYNTAX,
-    Fault,
+    EngineFault,
     Functions,
-    Scored,
+    ScoredEdit,
     draw,
     exit_code,
     line,
@@ -131,12 +131,15 @@ def test_a_seed_is_one_set_spread_over_kinds() -> None:
 
 
 def test_the_score_says_what_is_missed() -> None:
-    fault = Fault("m", "f", "sign", 0)
-    caught, missed = Scored(fault, "line 3", True, "table.index (off by one)"), Scored(fault, "line 3", False)
-    argued, absent = Scored(fault, "line 3", False, equivalent="never read"), Scored(fault, "", False, "not planted: x")
+    fault = EngineFault("m", "f", "sign", 0)
+    caught, missed = ScoredEdit(fault, "line 3", True, "table.index (off by one)"), ScoredEdit(fault, "line 3", False)
+    argued, absent = (
+        ScoredEdit(fault, "line 3", False, equivalent="never read"),
+        ScoredEdit(fault, "", False, "not planted: x"),
+    )
     assert summary([caught, missed, argued, absent]) == "1 caught, 1 argued to be no faults, 1 missed, of 3"
     assert [exit_code(found) for found in ([caught, argued], [missed], [absent])] == [0, 1, 4]
-    assert exit_code([Scored(fault, "line 3", True, equivalent="never read")]) == 1
+    assert exit_code([ScoredEdit(fault, "line 3", True, equivalent="never read")]) == 1
     assert [line(one).split()[0] for one in (caught, missed, argued, absent)] == ["caught", "missed", "no", "not"]
 
 

@@ -8,7 +8,7 @@ from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.plan.planner import plan
 from ropecheck.conformance.scenarios.exhaustive import BOUNDS, certificate, count, sweep
 from ropecheck.conformance.scenarios.exhaustive.count import count_scope
-from ropecheck.conformance.scenarios.exhaustive.scopes import CHAIN, COLUMN, SQUARE, TREE, Round, Scope
+from ropecheck.conformance.scenarios.exhaustive.scopes import CHAIN, COLUMN, SQUARE, TREE, PlainScope, Round
 from ropecheck.conformance.scenarios.exhaustive.walk import walk
 
 
@@ -25,7 +25,7 @@ def test_the_small_bound_is_walked_whole() -> None:
 def test_other_scopes_count_alike(
     depth: int, hits: bool, retract: bool, rounds: tuple[Round, ...], requests: int
 ) -> None:
-    scope = Scope(
+    scope = PlainScope(
         name="scope",
         requests=requests,
         tokens=2,

@@ -17,7 +17,7 @@ from ropecheck.conformance.scenarios.chosen import chosen, modes
 from ropecheck.conformance.selftest import mutant_score, stream
 from ropecheck.conformance.selftest.mutant_score import touches
 from ropecheck.conformance.selftest.mutants import MUTANTS, Mutant, all_mutants
-from ropecheck.conformance.selftest.mutants.generic import FAULTS, Planted, planted
+from ropecheck.conformance.selftest.mutants.generic import FAULTS, PlantedFault, planted
 from ropecheck.spec.modes import all_modes
 from ropecheck.spec.modes.declaration import DECLARED, RUNNING, CommittedLen, Mode, Tokens, Whole, mode
 from tests.core.caught import CAUGHT
@@ -40,7 +40,7 @@ def test_a_planted_fault_is_named(name: str) -> None:
     assert any((failure.rule, failure.signature) == CAUGHT[name] for failure in failures(MUTANTS[name], plans()))
 
 
-def unnamed(faults: dict[str, Planted], tried: tuple[Plan, ...]) -> list[str]:
+def unnamed(faults: dict[str, PlantedFault], tried: tuple[Plan, ...]) -> list[str]:
     """Faults that none of their rules names in their mode."""
     return [
         name
@@ -86,7 +86,7 @@ def test_a_fault_is_tried_only_where_its_mode_is() -> None:
         next(
             p
             for p in plans()
-            if ("decode" in {s.mode for s in p.job.steps if isinstance(s, protocol.Forward)}) == there
+            if ("decode" in {s.mode for s in p.job.steps if isinstance(s, protocol.BuildForward)}) == there
         )
         for there in (True, False)
     )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropecheck.conformance.scenario.forward import Expected
+from ropecheck.conformance.scenario.forward import ExpectedTables
 from ropecheck.conformance.scenario.lifecycle import apply
 from ropecheck.conformance.scenario.operations import Operation, Scenario, Submit
 from ropecheck.conformance.scenario.words import decode, draft, draft_extend, extend, mixed, verify, window
@@ -22,7 +22,7 @@ from ropecheck.spec.history import History, OutOfDomain, TokenIndex, ideal_colum
 from tests.naive import indices
 
 
-def assert_equal(state: State, run: Expected) -> None:
+def assert_equal(state: State, run: ExpectedTables) -> None:
     """Positions and rows, from the requests' own histories."""
     for label, tables in run.tables.items():
         step = int(label.removeprefix("step ")) if label.startswith("step ") else 0

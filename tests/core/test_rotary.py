@@ -17,7 +17,7 @@ from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.judge.rotary import as_part
-from ropecheck.conformance.judge.tally import Tally
+from ropecheck.conformance.judge.tally import ScenarioTally
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.plan.rotary import RotaryCheck, heads
@@ -55,7 +55,7 @@ def test_the_reference_rotation_is_the_rules(name: str, columns: list[tuple[int,
         given, seen = (as_part("query", values) for values in (part, turned))
         rows = tuple(map(tuple, table.tolist()))
         view = rules.Rotation(layout=layout, table=rows, given=(given,), seen=(seen,), tolerance=1e-6)
-        return {rule.id for rule, _ in ask(Tally(), "rotary", view)}
+        return {rule.id for rule, _ in ask(ScenarioTally(), "rotary", view)}
 
     right = rotated(table, part, layout)
     angle = "rotary.rotation" if layout.scaling is None else "rotary.scaling"
@@ -165,7 +165,7 @@ THEIRS = protocol.Raised("engine", "IndexError", "out of range", "sglang/srt/lay
 
 
 def test_what_is_not_offered_is_said_once_and_is_no_failure() -> None:
-    found = judged(lambda _at, _result: protocol.NotOffered("none here"))
+    found = judged(lambda _at, _result: protocol.NotOfferedAnswer("none here"))
     assert found.not_offered == (("rotary", "none here"),)
     assert (found.state, found.checked) == ("not_offered", {})
 

@@ -78,7 +78,7 @@ def test_equal_files_are_packed_once_and_near_ones_side_by_side(tmp_path: Path) 
     (tmp_path / "a").write_text("same")
     (tmp_path / "b").write_text("other")
     members = [
-        bundle.Member(f"{bundle_runner.ROOT}/{name}", tmp_path / file)
+        bundle.ArchiveMember(f"{bundle_runner.ROOT}/{name}", tmp_path / file)
         for name, file in (
             ("targets/2/site/x/one.py", "a"),
             ("targets/1/site/x/two.py", "b"),
@@ -102,10 +102,10 @@ def test_an_archive_over_the_budget_is_not_written(tmp_path: Path, monkeypatch: 
     source = tmp_path / "blob"
     source.write_bytes(bytes(range(256)) * 4)
     manifest = Manifest(suite="s", python=HERE)
-    monkeypatch.setattr(bundle, "collect", lambda *_: ([bundle.Member("r/site/blob/x", source)], manifest))
+    monkeypatch.setattr(bundle, "collect", lambda *_: ([bundle.ArchiveMember("r/site/blob/x", source)], manifest))
     out = tmp_path / "made.tar.xz"
     with pytest.raises(ProvisionError, match="nothing was written"):
-        bundle.make(bundle.Options(targets=("t",), python=HERE, max_megabytes=0.0001), out)
+        bundle.make(bundle.PackOptions(targets=("t",), python=HERE, max_megabytes=0.0001), out)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["blob"]
 
 

@@ -19,9 +19,9 @@ from ropecheck.conformance.device.score import FAULTS
 from ropecheck.conformance.plan.planner import CostCheck, plan
 from ropecheck.conformance.reference_engine import tensor
 from ropecheck.conformance.run import smoke
-from ropecheck.conformance.run.ask import Asked, NoAnswer
+from ropecheck.conformance.run.ask import NoAnswer, StartedWorker
 from ropecheck.conformance.run.pool import Pool
-from ropecheck.conformance.run.seat import Doubted, Limits, poisoned
+from ropecheck.conformance.run.seat import Doubted, RunLimits, poisoned
 from ropecheck.conformance.targets.registry import Target
 from tests.conformance import planted_worker as how
 from tests.conformance.support import StubPlan, planted, scenario, stub_plan
@@ -59,7 +59,7 @@ def test_a_torch_without_cuda() -> None:
 
 
 def pool_run(scenarios: list[Any], tmp_path: Path, target: Target, warnings: list[str]) -> dict[str, Any]:
-    limits = Limits(scenario=120)
+    limits = RunLimits(scenario=120)
     with Pool[StubPlan](target, device="cpu", workers=1, out=tmp_path, limits=limits, warn=warnings.append) as pool:
         pool.start()
         return {planned.scenario.id: answer for planned, answer in pool.answers(map(stub_plan, scenarios))}
@@ -138,11 +138,11 @@ def test_a_wrong_column_at_the_limit_is_told() -> None:
     bad[2, 2] = 5
 
     def checked(table: Any) -> tuple[str, str]:
-        result = protocol.Tables((protocol.Table("", tensor(positions), tensor(table)),))
+        result = protocol.TablesAnswer((protocol.TablePair("", tensor(positions), tensor(table)),))
         found = device_limits.judged("x", result, forward, want)
         return found.rule, found.problem
 
-    forward = protocol.Forward(Batch("extend", (BatchPart((0, 1)),)))
+    forward = protocol.BuildForward(Batch("extend", (BatchPart((0, 1)),)))
     assert [place.delta for place in device_limits.places()] == [-3, 0, 0]
     assert checked(good) == ("table.index", "")
     assert checked(bad) == ("table.text_only", "w, column 2: 5, must be 9")
@@ -153,7 +153,7 @@ def test_every_form_of_a_broken_context_is_known() -> None:
     """A blocking launch says it in Triton's words, which an H200 showed."""
     for message in ("CUDA error: an illegal memory access", "Triton Error [CUDA]: an illegal memory access was met"):
         result = protocol.Raised("engine", "RuntimeError", message, "")
-        assert poisoned(protocol.Answer("x", (result,), 0, 0))
+        assert poisoned(protocol.JobAnswer("x", (result,), 0, 0))
 
 
 def test_faults_of_the_score_are_the_adapters() -> None:
@@ -164,12 +164,12 @@ def test_faults_of_the_score_are_the_adapters() -> None:
 
 def test_a_worker_that_does_not_start_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(NoAnswer, match="no module named engine"):
-        Asked(planted("exits"), "cpu", tmp_path / "log")
+        StartedWorker(planted("exits"), "cpu", tmp_path / "log")
 
 
 def asked(code: int, tmp_path: Path) -> str:
     """What is said of a worker that answers so; the next question is answered again."""
-    with Asked(planted(flag=tmp_path / "flag"), "cpu", tmp_path / "log") as worker:
+    with StartedWorker(planted(flag=tmp_path / "flag"), "cpu", tmp_path / "log") as worker:
         with pytest.raises(NoAnswer) as error:
             worker.ask(stub_plan(scenario(code)).job)
         assert worker.ask(stub_plan(scenario(how.OK)).job) == (protocol.Done(),)
@@ -193,7 +193,7 @@ def test_an_answer_that_is_not_the_questions_is_none(code: int, words: str, tmp_
 @pytest.mark.parametrize(("way", "words"), [("wrong-protocol", "speaks protocol"), ("garbage-hello", "no hello")])
 def test_a_worker_of_another_protocol_is_not_asked(way: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(NoAnswer, match=words):
-        Asked(planted(way), "cpu", tmp_path / "log")
+        StartedWorker(planted(way), "cpu", tmp_path / "log")
     assert words in smoke.check(planted(way), tmp_path / "log").problem
 
 

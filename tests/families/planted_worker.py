@@ -27,7 +27,7 @@ def wrong_cell(table: Table) -> Table:
 
 def result(case: Case, wrong: str, lacking: str) -> protocol.Result:
     if case.family == lacking:
-        return protocol.NotOffered("it was never written")
+        return protocol.NotOfferedAnswer("it was never written")
     return right(case, wrong_cell if case.name == wrong else None)
 
 
@@ -57,7 +57,7 @@ def main() -> None:
             return
         assert all(isinstance(step, protocol.PromptTable) for step in job.steps)
         results = tuple(result(cases[job.id], wrong, lacking) for _ in job.steps)
-        protocol.send(answers, protocol.Answer(job.id, results, engine_ns=1000, forwards=0))
+        protocol.send(answers, protocol.JobAnswer(job.id, results, engine_ns=1000, forwards=0))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from ropecheck.adapters.protocol import NotOffered, PromptTables, Raised, Tensor
+from ropecheck.adapters.protocol import NotOfferedAnswer, PromptTables, Raised, Tensor
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.families import case as families
 from ropecheck.conformance.families.case import Case, expected, offered, step, support_table
@@ -148,7 +148,7 @@ def test_exceptions_and_absent_families() -> None:
     engine = judge(ONE, Raised("engine", "IndexError", "index 1", "sglang/x.py:1 f"))
     assert [failure.signature for failure in engine.failures] == ["raises IndexError"]
     assert judge(ONE, Raised("adapter", "KeyError", "x", "")).state == "could_not_run"
-    assert judge(ONE, NotOffered("no such model")).state == "not_offered"
+    assert judge(ONE, NotOfferedAnswer("no such model")).state == "not_offered"
 
 
 def test_torn_input_must_be_refused() -> None:

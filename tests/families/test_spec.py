@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ropecheck.conformance.judge.ask import ask
-from ropecheck.conformance.judge.tally import Tally
+from ropecheck.conformance.judge.tally import ScenarioTally
 from ropecheck.spec.families import FAMILIES, rules
 from ropecheck.spec.families.declaration import MediaFamily, frame_times
 from ropecheck.spec.families.ernie4_5_vl import ERNIE4_5_VL
@@ -46,7 +46,7 @@ def broken(family: MediaFamily, history: History, table: Sequence[Column], value
     """The rules that a table breaks; without a delta those on deltas do not count."""
     given = delta_of(table) if value is None else value
     built = rules.BuiltTable(family=family, history=history, columns=tuple(table), delta=given)
-    found = ask(Tally(), "prompt_table", built)
+    found = ask(ScenarioTally(), "prompt_table", built)
     return {rule.id for rule, violation in found if value is not None or violation.axis != "delta"}
 
 

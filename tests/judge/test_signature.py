@@ -7,7 +7,7 @@ import pytest
 
 from ropecheck.conformance.judge.signature import column_signature, index_signature
 from ropecheck.conformance.plan.planner import TableCheck, plan
-from ropecheck.conformance.scenario.forward import Expected
+from ropecheck.conformance.scenario.forward import ExpectedTables
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.chosen import chosen
 
@@ -28,7 +28,7 @@ def test_indices(observed: list[int], name: str) -> None:
     assert index_signature(np.array([3, 4, 5]), np.array(observed)) == name
 
 
-def decoded() -> Expected:
+def decoded() -> ExpectedTables:
     """The first decode of a request whose delta is not 0."""
     scenario = next(one for one in chosen() if isinstance(one, Scenario) and one.name == "extend and decode, image")
     found = [check.expected for check in plan(scenario).checks if isinstance(check, TableCheck)]

@@ -18,7 +18,7 @@ from ropecheck.conformance.families.routes import PREFIX, TWICE
 from ropecheck.conformance.families.verdict import array
 from ropecheck.conformance.families.verdict import judge as judge_builder
 from ropecheck.conformance.known import builders
-from ropecheck.conformance.known.differences import Difference, explaining, load, predicted, witness
+from ropecheck.conformance.known.differences import KnownDifference, explaining, load, predicted, witness
 from ropecheck.conformance.reference_engine import tensor
 from ropecheck.conformance.routes.verdict import judge as judge_route
 from ropecheck.reference.prompt_tables import prompt_table
@@ -28,12 +28,12 @@ DIFFERENCES = load()
 VERSIONS = {"sglang": "0.5.23", "transformers": "5.19.0"}
 
 
-def release(known: Difference) -> tuple[str, str]:
+def release(known: KnownDifference) -> tuple[str, str]:
     target = known.target if known.target in VERSIONS else "transformers"
     return target, VERSIONS[target]
 
 
-def given(known: Difference, case: Case) -> Result:
+def given(known: KnownDifference, case: Case) -> Result:
     """What a builder answers that has the release's differences."""
     if case.torn:
         return torn(known, case)
@@ -45,7 +45,7 @@ def given(known: Difference, case: Case) -> Result:
     return builders.answer(case, laid, empty, mine)
 
 
-def torn(known: Difference, case: Case) -> PromptTables:
+def torn(known: KnownDifference, case: Case) -> PromptTables:
     """The table of the reading that the entry names."""
     reading = accepted.READINGS[known.signatures[0].removeprefix("accepts, ")](case)
     assert reading is not None
@@ -54,7 +54,7 @@ def torn(known: Difference, case: Case) -> PromptTables:
     return PromptTables(tensor(table[:, None, :]), tensor(np.array([[delta]])))
 
 
-def unexplained(known: Difference, case: Case, result: Result) -> list[str]:
+def unexplained(known: KnownDifference, case: Case, result: Result) -> list[str]:
     """What no entry of the list explains, as a run decides it."""
     judge = judge_route if case.builder.startswith(PREFIX) else judge_builder
     entries, at = DIFFERENCES, release(known)
@@ -119,7 +119,7 @@ FAULTS: tuple[Callable[[Result], Result | None], ...] = (
 
 
 @pytest.mark.parametrize("known", DIFFERENCES, ids=lambda known: known.id)
-def test_what_it_gives_is_explained_and_three_other_faults_are_new(known: Difference) -> None:
+def test_what_it_gives_is_explained_and_three_other_faults_are_new(known: KnownDifference) -> None:
     assert known.gives or all(shape.startswith("accepts, ") for shape in known.signatures)
     case = witness(known)
     result = given(known, case)

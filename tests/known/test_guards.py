@@ -39,7 +39,7 @@ def test_rule_mode_and_signature_are_all_asked_for(known: Known) -> None:
 
 
 @pytest.mark.parametrize("known", DIFFERENCES, ids=lambda known: known.id)
-def test_family_builder_rule_shape_target_and_version_are_all_asked_for(known: differences.Difference) -> None:
+def test_family_builder_rule_shape_target_and_version_are_all_asked_for(known: differences.KnownDifference) -> None:
     case = differences.witness(known)
     shown = failing(known.rules[0], case.mode, known.signatures[0])
 

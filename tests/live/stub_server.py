@@ -61,7 +61,7 @@ if __name__ == "__main__":
         sys.exit(1)
     folder = Path(os.environ["ROPECHECK_RECORD"])
     folder.mkdir(parents=True)
-    header = events.Header(version=events.VERSION, family="qwen2_5_vl")
+    header = events.TraceHeader(version=events.VERSION, family="qwen2_5_vl")
     (folder / "scheduler-1.0000.ndjson").write_bytes(events.line(header) + events.line(events.Rest()))
     port = int(sys.argv[sys.argv.index("--port") + 1])
     ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()

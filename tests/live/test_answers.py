@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ropecheck.conformance.live.client import Answer, Asked, whole
-from ropecheck.conformance.live.media import IMAGE_PAD, Prompt, picture, prompt_of
+from ropecheck.conformance.live.client import Completion, SentRequest, whole
+from ropecheck.conformance.live.media import IMAGE_PAD, ClientPrompt, picture, prompt_of
 from ropecheck.conformance.live.scripts import ALONE, CROWD, LONGER, MANY, groups
 from ropecheck.conformance.scripts.legal import check
 from ropecheck.conformance.scripts.script import Arrive
@@ -30,19 +30,19 @@ def test_the_same_tokens_at_other_probabilities_are_wrong() -> None:
     assert shape((5, 6), (5, 6, 7)) == "", "a request that was given up has the beginning"
 
 
-def asked(tokens: tuple[int, ...], limit: int, finished: str = "length") -> Asked:
-    before = Asked("a", Arrive(0, (text(2),), limit), Prompt((11, 12), ("p",)))
-    before.answer = Answer(tokens=tokens, finished=finished)
+def asked(tokens: tuple[int, ...], limit: int, finished: str = "length") -> SentRequest:
+    before = SentRequest("a", Arrive(0, (text(2),), limit), ClientPrompt((11, 12), ("p",)))
+    before.answer = Completion(tokens=tokens, finished=finished)
     return before
 
 
 def test_a_turn_stands_for_its_whole_history() -> None:
-    new = Prompt((13,), ("q",))
+    new = ClientPrompt((13,), ("q",))
     turn = Arrive(1, (text(1),), session=0, parent=0)
-    assert whole(asked((7, 8), 2), turn, new) == Prompt((11, 12, 7, 8, 13), ("p", "q"))
+    assert whole(asked((7, 8), 2), turn, new) == ClientPrompt((11, 12, 7, 8, 13), ("p", "q"))
     assert whole(None, turn, new) == new
     dropped = Arrive(1, (text(1),), session=0, parent=0, drop_previous_output=True)
-    assert whole(asked((7, 8), 2), dropped, new) == Prompt((11, 12, 13), ("p", "q"))
+    assert whole(asked((7, 8), 2), dropped, new) == ClientPrompt((11, 12, 13), ("p", "q"))
     cut = Arrive(1, (text(1),), session=0, parent=0, offset=1)
     assert whole(asked((7, 8), 2), cut, new) is None
     assert whole(asked((7, 8), 2, finished="abort"), turn, new) is None

@@ -40,7 +40,7 @@ def test_it_is_clean_and_has_what_a_server_makes(stream: list[events.Event]) -> 
     assert not found.failures, found.failures[0]
     assert found.judge.forwards > 100
     assert {"extend", "decode"} <= found.judge.modes.keys()
-    assert any(run.kind == "image" for one in stream if isinstance(one, events.Arrive) for run in one.prompt)
+    assert any(run.kind == "image" for one in stream if isinstance(one, events.Arrived) for run in one.prompt)
 
 
 @pytest.mark.parametrize("mode", ["extend", "decode"])
@@ -70,7 +70,7 @@ def test_a_forward_that_is_missing_is_seen(stream: list[events.Event]) -> None:
 
 
 def test_an_arrival_that_is_missing_is_seen(stream: list[events.Event]) -> None:
-    arrivals = [at for at, one in enumerate(stream) if isinstance(one, events.Arrive) and not one.session]
+    arrivals = [at for at, one in enumerate(stream) if isinstance(one, events.Arrived) and not one.session]
     for at in arrivals[:6]:
         found = judged([*stream[:at], *stream[at + 1 : at + 60]])
         assert any(failure.rule == "schedule.members" for failure in found.failures)

@@ -13,15 +13,15 @@ from ropecheck.conformance.live import run as live_run
 from ropecheck.conformance.live import server
 from ropecheck.conformance.live.scripts import Group
 from ropecheck.conformance.run.events import Summary
-from ropecheck.conformance.scripts.script import Arrive, Open, Script
+from ropecheck.conformance.scripts.script import Arrive, OpenSession, Script
 from ropecheck.conformance.targets.registry import find
 from ropecheck.spec.history import text
 
 WORD = (text(2),)
 SCRIPTS = (
-    Script("talk", "overlap", (Open(0), Arrive(0, WORD, session=0), Arrive(1, WORD, session=0, parent=0))),
+    Script("talk", "overlap", (OpenSession(0), Arrive(0, WORD, session=0), Arrive(1, WORD, session=0, parent=0))),
     Script("words", "overlap", (Arrive(0, WORD, content=3), Arrive(1, WORD, content=4))),
-    Script("afresh", "overlap", (Open(0), Arrive(0, WORD, session=0), Arrive(1, WORD, session=0, replace=True))),
+    Script("afresh", "overlap", (OpenSession(0), Arrive(0, WORD, session=0), Arrive(1, WORD, session=0, replace=True))),
     Script("last", "overlap", (Arrive(0, WORD, content=5),)),
 )
 
@@ -40,7 +40,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
             live_run, "groups", lambda *_: [Group(SCRIPTS[:2]), Group(SCRIPTS[2:3]), Group(SCRIPTS[3:])]
         )
         monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-        settings = live_run.Settings(
+        settings = live_run.LiveSettings(
             target=find("sglang", "cpu"),
             device="cpu",
             family="qwen2_5_vl",

@@ -26,10 +26,10 @@ class Change:
     field: str
     path: str
     step: int
-    make: Callable[[], protocol.Answer]
+    make: Callable[[], protocol.JobAnswer]
 
 
-def changes(answer: protocol.Answer) -> Iterator[Change]:
+def changes(answer: protocol.JobAnswer) -> Iterator[Change]:
     """Every value of every result, one at a time."""
     for number, result in enumerate(answer.results):
         for field, path, other in _others(result, type(result).__name__):
@@ -45,7 +45,7 @@ def noticed(plan: Plan, change: Change) -> bool:
     return bool(outcome.failures or outcome.unrun)
 
 
-def _answered(answer: protocol.Answer, number: int, other: Make) -> protocol.Answer:
+def _answered(answer: protocol.JobAnswer, number: int, other: Make) -> protocol.JobAnswer:
     results = (*answer.results[:number], other(), *answer.results[number + 1 :])
     return msgspec.structs.replace(answer, results=results)
 

@@ -36,12 +36,12 @@ def cases() -> tuple[Case, ...]:
     return tuple(builder.every_case())
 
 
-def answered(planned: Plan, make: Engine = ReferenceEngine) -> protocol.Answer:
+def answered(planned: Plan, make: Engine = ReferenceEngine) -> protocol.JobAnswer:
     """What an engine answers, without a process."""
     return answer(planned.job, make())
 
 
-def broken(planned: Plan, given: protocol.Answer) -> set[str]:
+def broken(planned: Plan, given: protocol.JobAnswer) -> set[str]:
     """The rules that an answer breaks."""
     return {failure.rule for failure in judge(planned, given).failures}
 

@@ -104,7 +104,7 @@ def waiting() -> Observation:
     planned = plan(costs.scenarios()[0], "cuda")
     given = answered(planned)
 
-    def counted(syncs: int) -> protocol.Answer:
+    def counted(syncs: int) -> protocol.JobAnswer:
         results = tuple(
             msgspec.structs.replace(result, method="cuda", syncs=syncs)
             if isinstance(result, protocol.Counted)

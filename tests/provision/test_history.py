@@ -12,7 +12,7 @@ from ropecheck.conformance.cli import app as cli
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, Unrun
 from ropecheck.conformance.selftest import history_score
-from ropecheck.conformance.selftest.history_score import Bug, Seen, Shown
+from ropecheck.conformance.selftest.history_score import PastBug, Seen, WitnessShown
 from ropecheck.conformance.targets import registry
 from ropecheck.conformance.targets.pip_overlay import version_key
 from ropecheck.spec.rules import all_rules
@@ -22,7 +22,7 @@ WITNESS = BUGS[0].witness
 ID = history_score.witness(WITNESS).id
 RULE = "made.up"
 
-BUG = Bug(
+BUG = PastBug(
     id="S8",
     title="draft extend",
     links=("https://example.org/1",),
@@ -33,7 +33,7 @@ BUG = Bug(
     mode="draft_extend_v2",
     signature="too few columns",
     witness=WITNESS,
-    shows=Shown(column=3, expected=7, observed=5),
+    shows=WitnessShown(column=3, expected=7, observed=5),
 )
 
 
@@ -93,8 +93,8 @@ def test_a_bug_that_no_release_mends_and_one_that_nothing_can_catch() -> None:
 def test_the_message_is_the_value_of_a_failure_without_one() -> None:
     failure = Failure(RULE, BUG.mode, BUG.signature, 0, "", "IndexError: index 3")
     outcome = Outcome(scenario=ID, name=WITNESS, failures=(failure,))
-    assert judged(outcome, PASSING, shows=Shown(message="IndexError: index 3"))[0] == "caught"
-    assert judged(outcome, PASSING, shows=Shown(message="IndexError: index 4"))[0] == "missed"
+    assert judged(outcome, PASSING, shows=WitnessShown(message="IndexError: index 3"))[0] == "caught"
+    assert judged(outcome, PASSING, shows=WitnessShown(message="IndexError: index 4"))[0] == "missed"
 
 
 def test_the_score_counts_and_a_miss_fails() -> None:
@@ -161,7 +161,7 @@ def test_a_bug_without_a_pinned_value_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="shows are needed"):
         history_score.load(path)
     path.write_text("\n".join([*lines, "[bug.shows]", "column = 3"]) + "\n")
-    assert history_score.load(path)[0].shows == Shown(column=3)
+    assert history_score.load(path)[0].shows == WitnessShown(column=3)
 
 
 def test_an_unknown_bug_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from ropecheck.conformance.matrix import bisect, matrix
 from ropecheck.conformance.matrix import render as matrix_render
-from ropecheck.conformance.matrix.matrix import Cell, Column, Shape, Step
+from ropecheck.conformance.matrix.matrix import Cell, FailureShape, TargetColumn, VersionStep
 from ropecheck.conformance.targets import registry as targets
 from ropecheck.conformance.targets.pip_overlay import ProvisionError
 from ropecheck.conformance.version import SILENT, suite_hash
@@ -19,7 +19,7 @@ WIDTH = "draft_extend_v2.width"
 PARENT = "ownership.parent_unchanged"
 
 
-def column(version: str, cells: dict[str, Cell], **more: object) -> Column:
+def column(version: str, cells: dict[str, Cell], **more: object) -> TargetColumn:
     fields = {"not_offered": {}, "unrun": {}, "scenarios": 3} | more
     return msgspec.convert(
         {
@@ -31,12 +31,12 @@ def column(version: str, cells: dict[str, Cell], **more: object) -> Column:
             "cells": msgspec.to_builtins(cells),
             **fields,
         },
-        Column,
+        TargetColumn,
     )
 
 
 def failing(signature: str, mode: str = "draft_extend_v2", *, follows: bool = False) -> Cell:
-    return Cell(7, (Shape(mode, signature, 2, follows, "0123456789ab", "4 columns, must be 6"),))
+    return Cell(7, (FailureShape(mode, signature, 2, follows, "0123456789ab", "4 columns, must be 6"),))
 
 
 COLUMNS = [
@@ -72,9 +72,9 @@ def test_a_rule_is_dated_by_its_first_bad_and_first_good_version() -> None:
 
 def test_every_way_of_failing_has_dates_of_its_own() -> None:
     assert matrix.steps(COLUMNS) == [
-        Step(WIDTH, "draft_extend_v2", "no columns", "0.5.9", "0.5.9", "0.5.13.post1", False),
-        Step(WIDTH, "draft_extend_v2", "too few columns", "0.5.13.post1", "0.5.13.post1", "0.5.14", False),
-        Step(PARENT, "ownership", "parent's table changed", "0.5.6", "0.5.14", "", False),
+        VersionStep(WIDTH, "draft_extend_v2", "no columns", "0.5.9", "0.5.9", "0.5.13.post1", False),
+        VersionStep(WIDTH, "draft_extend_v2", "too few columns", "0.5.13.post1", "0.5.13.post1", "0.5.14", False),
+        VersionStep(PARENT, "ownership", "parent's table changed", "0.5.6", "0.5.14", "", False),
     ]
 
 
@@ -125,7 +125,7 @@ def test_a_narrow_terminal_gets_several_tables() -> None:
 def test_a_kept_column_is_used_again_while_nothing_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ran: list[str] = []
 
-    def run(target: targets.Target, *_: object) -> Column:
+    def run(target: targets.Target, *_: object) -> TargetColumn:
         ran.append(target.name)
         return column("1", {WIDTH: Cell(1)})
 
@@ -133,7 +133,7 @@ def test_a_kept_column_is_used_again_while_nothing_changes(monkeypatch: pytest.M
     monkeypatch.setattr(matrix, "_run", run)
     target = targets.Target(name="t", argv=("x",))
 
-    def make(target: targets.Target, identity: str, seed: int = 0, phase: tuple[str, ...] = ()) -> Column:
+    def make(target: targets.Target, identity: str, seed: int = 0, phase: tuple[str, ...] = ()) -> TargetColumn:
         return matrix.column_of(target, identity, seed=seed, phase=phase, workers=1)
 
     assert make(target, "a") == make(target, "a")

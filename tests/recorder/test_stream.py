@@ -13,7 +13,7 @@ from ropecheck.adapters import events
 from ropecheck.adapters.recording import SUFFIX, Stream
 from ropecheck.conformance.trace.folder import streams, summary
 
-HEADER = events.Header(version=events.VERSION, family="qwen2_vl")
+HEADER = events.TraceHeader(version=events.VERSION, family="qwen2_vl")
 
 
 class Late:
@@ -45,11 +45,11 @@ def stream(folder: Path, **settings: int | Callable[[events.Event], None]) -> St
 def test_events_wait_for_an_earlier_one_and_keep_their_order(tmp_path: Path) -> None:
     made = stream(tmp_path)
     late = Late(events.Forward(mode="decode"))
-    made.put(events.Retract("a"))
+    made.put(events.Retracted("a"))
     made.put(late)
     made.put(events.Rest())
     made.pump()
-    assert written(tmp_path) == [HEADER, events.Retract("a")]
+    assert written(tmp_path) == [HEADER, events.Retracted("a")]
     late.settled = True
     made.pump()
     assert written(tmp_path)[2:] == [events.Forward(mode="decode"), events.Rest()]
@@ -57,12 +57,12 @@ def test_events_wait_for_an_earlier_one_and_keep_their_order(tmp_path: Path) -> 
 
 def test_what_finds_no_room_is_counted_where_it_is_missing(tmp_path: Path) -> None:
     made = stream(tmp_path, waiting=3)
-    assert [made.put(events.Retract(str(number))) for number in range(5)] == [True, True, True, False, False]
+    assert [made.put(events.Retracted(str(number))) for number in range(5)] == [True, True, True, False, False]
     made.pump()
     made.put(events.Rest())
     made.close()
     assert [type(event) for event in written(tmp_path)] == [
-        events.Header, *[events.Retract] * 3, events.Dropped, events.Rest,
+        events.TraceHeader, *[events.Retracted] * 3, events.Dropped, events.Rest,
     ]  # fmt: skip
     assert events.Dropped(2) in written(tmp_path)
     assert made.dropped == 2
@@ -71,15 +71,15 @@ def test_what_finds_no_room_is_counted_where_it_is_missing(tmp_path: Path) -> No
 def test_files_rotate_and_only_the_last_ones_stay(tmp_path: Path) -> None:
     made = stream(tmp_path, largest=300, keep=2)
     for number in range(40):
-        made.put(events.Retract(f"request {number}"))
+        made.put(events.Retracted(f"request {number}"))
         made.pump()
     made.close()
     paths = streams(tmp_path)["one"]
     assert len(paths) == 2
     assert sum(path.stat().st_size for path in paths) < 2 * 400
-    heads = [event for event in written(tmp_path) if isinstance(event, events.Header)]
+    heads = [event for event in written(tmp_path) if isinstance(event, events.TraceHeader)]
     assert heads[1].part == heads[0].part + 1 > 1
-    assert written(tmp_path)[-1] == events.Retract("request 39")
+    assert written(tmp_path)[-1] == events.Retracted("request 39")
 
 
 def test_a_thread_writes_and_a_full_disk_does_not_reach_the_engine(tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_whoever_listens_may_stop_the_engine(tmp_path: Path) -> None:
     assert written(tmp_path)[-1] == events.Died("E", "m"), "the witness is written before anybody is stopped"
 
 
-def arrival(name: str) -> events.Arrive:
-    return events.Arrive(name, (events.Run("text", 2),), 4)
+def arrival(name: str) -> events.Arrived:
+    return events.Arrived(name, (events.PromptRun("text", 2),), 4)
 
 
 def prefill(name: str) -> events.Forward:

@@ -12,7 +12,7 @@ import pytest
 from ropecheck.adapters import events
 from ropecheck.conformance.cli.app import execute
 
-HEADER = events.line(events.Header(version=events.VERSION, family="qwen2_vl"))
+HEADER = events.line(events.TraceHeader(version=events.VERSION, family="qwen2_vl"))
 FORWARD = events.Forward(
     mode="extend",
     reqs=("a",),
@@ -23,7 +23,7 @@ FORWARD = events.Forward(
     seq_lens=(1,),
     prefix_lens=(0,),
 )
-RIGHT = events.line(events.Arrive("a", (events.Run("text", 1),), 2)) + events.line(FORWARD)
+RIGHT = events.line(events.Arrived("a", (events.PromptRun("text", 1),), 2)) + events.line(FORWARD)
 WRITE = "import os, pathlib; pathlib.Path(os.environ['ROPECHECK_RECORD'], 'x.0000.ndjson').write_bytes({body!r})"
 
 

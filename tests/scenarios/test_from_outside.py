@@ -89,7 +89,7 @@ def test_a_start_of_sequence_is_no_part_of_a_history_that_goes_on() -> None:
     sent = next(
         step
         for step in plan(Scenario("", (*start, second, extend((window(1),))))).job.steps
-        if isinstance(step, protocol.Turn) and step.bos
+        if isinstance(step, protocol.TurnStep) and step.bos
     )
     assert (
         len(sent.ids) == 2 and sent.ids[0] == BOS and sent.media is not None and sent.media.items[0].spans == ((1, 2),)

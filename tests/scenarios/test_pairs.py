@@ -100,7 +100,7 @@ def test_what_a_turn_is() -> None:
 def test_how_items_are_handed_over(items: str, handed: list[tuple[str, tuple[tuple[int, int], ...]]]) -> None:
     prompt = (text(1), image(1, 4, 6), video(2, 2, 2), image(1, 2, 2))
     made = plan(Scenario("", (Submit(0, prompt, items=items), extend((window(0),)))))
-    (submit,) = (step for step in made.job.steps if isinstance(step, protocol.Submit))
+    (submit,) = (step for step in made.job.steps if isinstance(step, protocol.SubmitStep))
     assert submit.media is not None
     assert [(item.kind, item.spans) for item in submit.media.items] == handed
     assert f"bound x media {dimensions.ITEMS[items]}" in made.situations

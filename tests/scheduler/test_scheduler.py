@@ -44,7 +44,7 @@ def told(hosts: Hosts, script: Script, patch: str = "", variable: str = VARIABLE
     planned = play_of(script)
     server = planned.server
     if patch:
-        server = play.Server(server.name, server.arguments, {**server.environment, variable: patch}, server.draft)
+        server = play.ServerConfig(server.name, server.arguments, {**server.environment, variable: patch}, server.draft)
     return hosts.play(msgspec.msgpack.encode(msgspec.structs.replace(planned, server=server)))
 
 
@@ -135,11 +135,11 @@ def test_the_same_script_gives_the_same_trace(hosts: Hosts) -> None:
 
 def test_a_server_that_cannot_start_is_the_suites_own_problem(hosts: Hosts) -> None:
     planned = play_of(Script("x", "plain", (Arrive(0, WORD),)))
-    lacking = msgspec.structs.replace(planned, server=play.Server("odd", {"no_such_argument": 1}))
+    lacking = msgspec.structs.replace(planned, server=play.ServerConfig("odd", {"no_such_argument": 1}))
     answer = hosts.play(msgspec.msgpack.encode(lacking))
     assert answer.stage == "not offered"
     assert "no_such_argument" in answer.problem
-    wrong = msgspec.structs.replace(planned, server=play.Server("odd", {"attention_backend": "nothing"}))
+    wrong = msgspec.structs.replace(planned, server=play.ServerConfig("odd", {"attention_backend": "nothing"}))
     assert hosts.play(msgspec.msgpack.encode(wrong)).stage == "adapter"
     assert not told(hosts, Script("x", "plain", (Arrive(0, WORD),))).problem
 

@@ -9,19 +9,31 @@ import msgspec
 import pytest
 
 from ropecheck.adapters import events
-from ropecheck.adapters.events import Arrive, Close, Died, Event, Forward, Header, Open, Output, Rest, Retract, Run
+from ropecheck.adapters.events import (
+    Arrived,
+    Closed,
+    Died,
+    Event,
+    Forward,
+    Opened,
+    Output,
+    PromptRun,
+    Rest,
+    Retracted,
+    TraceHeader,
+)
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.trace.check import Checked, check_files, check_lines
 from ropecheck.conformance.trace.judge import Judge
 from ropecheck.spec.modes import all_modes
 
-IMAGE = (Run("text", 1), Run("image", grid=(1, 4, 4)), Run("text", 1))
+IMAGE = (PromptRun("text", 1), PromptRun("image", grid=(1, 4, 4)), PromptRun("text", 1))
 """Six tokens: t 0 1 1 1 1 3, h 0 1 1 2 2 3, w 0 1 2 1 2 3; delta -2."""
 ROWS = ((0, 1, 1, 1, 1, 3), (0, 1, 1, 2, 2, 3), (0, 1, 2, 1, 2, 3))
 
 
 def checked(*stream: Event, family: str = "qwen2_vl") -> Checked:
-    return check_lines([events.line(event) for event in (Header(events.VERSION, family), *stream)])
+    return check_lines([events.line(event) for event in (TraceHeader(events.VERSION, family), *stream)])
 
 
 def keys(*stream: Event) -> list[tuple[str, str, str]]:
@@ -55,8 +67,8 @@ def decode(req: str, index: int, delta: int = -2, answer: int = 51, **changed: o
     return msgspec.structs.replace(event, **changed)
 
 
-def arrive(req: str = "a", prompt: Sequence[Run] = IMAGE, new: int = 3, **more: object) -> Arrive:
-    return msgspec.structs.replace(Arrive(req, tuple(prompt), new), **more)
+def arrive(req: str = "a", prompt: Sequence[PromptRun] = IMAGE, new: int = 3, **more: object) -> Arrived:
+    return msgspec.structs.replace(Arrived(req, tuple(prompt), new), **more)
 
 
 RIGHT = (arrive(), prefill("a"), Output("a", (50,)), decode("a", 6), Output("a", (51,)), decode("a", 7, answer=52))
@@ -110,7 +122,7 @@ def test_each_rule_is_broken_once(key: tuple[str, str, str], stream: tuple[Event
 
 def test_an_ended_request_may_ride_along_once_and_no_longer() -> None:
     end = (*RIGHT, Output("a", (52,), "length"))
-    other: list[Event] = [arrive("b", (Run("text", 2),)), *(_text("b", n) for n in range(5))]
+    other: list[Event] = [arrive("b", (PromptRun("text", 2),)), *(_text("b", n) for n in range(5))]
     assert not keys(*end, decode("a", 8), *other[:2])
     late: list[Event] = [*end, other[0], other[1], other[2], other[3], decode("a", 8)]
     assert ("schedule.members", "decode", "never arrived") in keys(*late)
@@ -123,7 +135,7 @@ def _text(req: str, step: int) -> Forward:
 
 
 def test_rows_follow_the_batches_own_order() -> None:
-    both = (arrive("a"), arrive("b", (Run("text", 2),)), prefill("a"), _text("b", 0))
+    both = (arrive("a"), arrive("b", (PromptRun("text", 2),)), prefill("a"), _text("b", 0))
     pair = Forward(
         mode="decode", reqs=("b", "a"), tokens=(1, 1), positions=(2, 6), rows=((2, 4),) * 3, answers=((61,), (51,))
     )
@@ -135,9 +147,9 @@ def test_rows_follow_the_batches_own_order() -> None:
 def test_a_retracted_request_is_computed_again_with_its_outputs() -> None:
     columns = tuple((*row, 4, 5) for row in ROWS)
     again = prefill("a", 0, 8, 52, rows=columns, positions=tuple(range(8)))
-    assert not keys(*RIGHT[:4], Output("a", (51,)), Retract("a"), again, decode("a", 8, answer=53))
+    assert not keys(*RIGHT[:4], Output("a", (51,)), Retracted("a"), again, decode("a", 8, answer=53))
     wrong = msgspec.structs.replace(again, rows=tuple((*row, 3, 4) for row in ROWS))
-    assert keys(*RIGHT[:4], Output("a", (51,)), Retract("a"), wrong) == [("table.past_table", "extend", "off by one")]
+    assert keys(*RIGHT[:4], Output("a", (51,)), Retracted("a"), wrong) == [("table.past_table", "extend", "off by one")]
 
 
 def test_an_answer_that_a_retraction_threw_away_is_answered_again() -> None:
@@ -148,7 +160,7 @@ def test_an_answer_that_a_retraction_threw_away_is_answered_again() -> None:
         prefill("a"),
         Output("a", (50,)),
         decode("a", 6),
-        Retract("a"),
+        Retracted("a"),
         shorter,
         decode("a", 7, answer=52),
     )
@@ -179,8 +191,8 @@ def test_a_verify_commits_what_was_answered() -> None:
 
 
 def test_turns_continue_their_parents_history() -> None:
-    turn = arrive("b", (Run("text", 1),), session="s", parent="a")
-    first = (Open("s"), arrive(session="s", new=1), prefill("a"), Output("a", (50,), "length"))
+    turn = arrive("b", (PromptRun("text", 1),), session="s", parent="a")
+    first = (Opened("s"), arrive(session="s", new=1), prefill("a"), Output("a", (50,), "length"))
     second = prefill("b", 6, 8, rows=((4, 5),) * 3, positions=(6, 7))
     assert not keys(*first, turn, second)
     lost = msgspec.structs.replace(second, rows=((6, 7),) * 3)
@@ -190,8 +202,8 @@ def test_turns_continue_their_parents_history() -> None:
 @pytest.mark.parametrize("end", ["length", "abort"])
 def test_a_turn_on_an_unfinished_or_unknown_turn_is_refused(end: str) -> None:
     told = Output("b", (), end, "the session says no" if end == "abort" else "")
-    running = (Open("s"), arrive(session="s"), prefill("a"))
-    turn = arrive("b", (Run("text", 1),), session="s", parent="a")
+    running = (Opened("s"), arrive(session="s"), prefill("a"))
+    turn = arrive("b", (PromptRun("text", 1),), session="s", parent="a")
     wanted = [] if end == "abort" else [("session.refused", "session", "accepted")]
     assert keys(*running, turn, told) == wanted
 
@@ -199,14 +211,14 @@ def test_a_turn_on_an_unfinished_or_unknown_turn_is_refused(end: str) -> None:
 @pytest.mark.parametrize("end", ["length", "abort"])
 def test_after_an_abort_a_stream_may_take_the_next_turn_or_not(end: str) -> None:
     """The client cannot know whether the engine has ended the aborted one already."""
-    first = (Open("s", True), arrive(session="s"), events.Abort("a"))
+    first = (Opened("s", True), arrive(session="s"), events.Aborted("a"))
     told = Output("b", (), end, "the session says no" if end == "abort" else "")
-    assert not keys(*first, arrive("b", (Run("text", 1),), session="s"), told)
+    assert not keys(*first, arrive("b", (PromptRun("text", 1),), session="s"), told)
 
 
 def test_a_session_that_is_closed_takes_no_turn() -> None:
     late = arrive("b", session="s")
-    assert not keys(Open("s"), Close("s"), late, Output("b", (), "abort", "session s does not exist"))
+    assert not keys(Opened("s"), Closed("s"), late, Output("b", (), "abort", "session s does not exist"))
 
 
 def test_memory_is_bounded_by_live_requests() -> None:
@@ -214,7 +226,7 @@ def test_memory_is_bounded_by_live_requests() -> None:
     judge = Judge()
 
     def stream() -> Iterator[Event]:
-        yield Header(events.VERSION, "qwen2_vl")
+        yield TraceHeader(events.VERSION, "qwen2_vl")
         for n in range(300):
             name = f"r{n}"
             yield from (arrive(name, new=1), prefill(name), Output(name, (50,), "length"))
@@ -227,7 +239,7 @@ def test_memory_is_bounded_by_live_requests() -> None:
 
 
 def test_a_torn_last_line_is_normal_and_any_other_is_named(tmp_path: Path) -> None:
-    whole = b"".join(events.line(event) for event in (Header(events.VERSION, "qwen2_vl"), *RIGHT))
+    whole = b"".join(events.line(event) for event in (TraceHeader(events.VERSION, "qwen2_vl"), *RIGHT))
     file = tmp_path / "trace.ndjson"
     file.write_bytes(whole[:-20])
     assert check_files((file,)).torn

@@ -12,7 +12,7 @@ from ropecheck.conformance.scripts.chosen import all_scripts
 from ropecheck.conformance.scripts.draws import random_scripts, scripts
 from ropecheck.conformance.scripts.legal import check, legal
 from ropecheck.conformance.scripts.plan import play_of
-from ropecheck.conformance.scripts.script import Abort, Action, Arrive, Close, Open, Pause, Script, Step
+from ropecheck.conformance.scripts.script import Action, Arrive, Close, GiveUp, OpenSession, Pause, Script, Step
 from ropecheck.conformance.scripts.servers import servers
 from ropecheck.conformance.scripts.shrink import shrink_script
 from ropecheck.spec.history import OutOfDomain, image, text
@@ -57,9 +57,9 @@ def test_any_drawn_script_survives_its_file(script: Script) -> None:
         ((Arrive(0, ()),), r"actions\[0\].prompt"),
         ((Arrive(0, (text(1),), session=0),), r"actions\[0\].session"),
         ((Arrive(0, (text(1),), offset=2),), "belong to a session"),
-        ((Abort(3),), "has not arrived"),
+        ((GiveUp(3),), "has not arrived"),
         ((Close(0),), "was not opened"),
-        ((Open(0), Open(0)), "opened before"),
+        ((OpenSession(0), OpenSession(0)), "opened before"),
         ((Step(0),), "times"),
         ((Pause("abort"),), "mode"),
         ((Arrive(0, (text(1),), -1),), "max_new_tokens"),
@@ -80,7 +80,7 @@ def test_shrinking_leaves_what_the_failure_needs() -> None:
 
     def run(script: Script) -> Outcome:
         image_turn = any(isinstance(a, Arrive) and any(not run.is_text for run in a.prompt) for a in script.actions)
-        broken = image_turn and any(isinstance(a, Abort) for a in script.actions)
+        broken = image_turn and any(isinstance(a, GiveUp) for a in script.actions)
         failure = Failure(rule=key[0], mode=key[1], signature=key[2], step=0, label="", message="")
         return Outcome(scenario=script.id, name=script.name, failures=(failure,) if broken else ())
 
@@ -88,12 +88,12 @@ def test_shrinking_leaves_what_the_failure_needs() -> None:
         "large",
         "overlap",
         (
-            Open(0),
+            OpenSession(0),
             Arrive(0, (text(9),), 9),
             Step(5),
             Arrive(1, (text(4), image(1, 8, 8), text(3)), 7, 0),
             Step(3),
-            Abort(0),
+            GiveUp(0),
             Close(0),
         ),
     )

@@ -31,7 +31,7 @@ UNSEEN = {
 """Faults that no vector can show, and why. All others must be caught."""
 
 
-def _hold(engine: ReferenceEngine, family: str, requests: tuple[v.Request, ...], first: int) -> tuple[int, ...]:
+def _hold(engine: ReferenceEngine, family: str, requests: tuple[v.VectorRequest, ...], first: int) -> tuple[int, ...]:
     """Give the engine these requests, numbered from `first`."""
     for number, request in enumerate(requests, start=first):
         spans = media_spans(find_family(family), history_of(request.runs))
@@ -44,22 +44,22 @@ def _hold(engine: ReferenceEngine, family: str, requests: tuple[v.Request, ...],
 
 def _step(
     batch: Batch, reqs: tuple[int, ...], padding: protocol.Padding | None = None, tier: int = 0
-) -> protocol.Forward:
+) -> protocol.BuildForward:
     parts = tuple(replace(part, reqs=tuple(reqs[req] for req in part.reqs)) for part in batch.parts)
-    return protocol.Forward(batch=Batch(batch.mode, parts), padding=padding, tier=tier, path="caller")
+    return protocol.BuildForward(batch=Batch(batch.mode, parts), padding=padding, tier=tier, path="caller")
 
 
-def _tables(engine: ReferenceEngine, step: protocol.Forward, padded: bool) -> tuple[v.Answer, ...]:
+def _tables(engine: ReferenceEngine, step: protocol.BuildForward, padded: bool) -> tuple[v.Answer, ...]:
     """The engine's answer to a forward as an answer to a vector; one that raises has no tables."""
     try:
         result = engine.run(step)
     except Exception:
         return ()
-    assert isinstance(result, protocol.Tables)
+    assert isinstance(result, protocol.TablesAnswer)
     return tuple(_as_json(table) for table in result.tables if (table.label == "padded") == padded)
 
 
-def _as_json(table: protocol.Table) -> v.Answer:
+def _as_json(table: protocol.TablePair) -> v.Answer:
     positions = None if table.positions is None else tuple(decoded(table.positions).tolist())
     rows = None if table.mrope is None else decoded(table.mrope)
     if rows is not None and rows.ndim == 1:

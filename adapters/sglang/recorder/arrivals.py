@@ -17,11 +17,11 @@ from ropecheck.adapters import events
 UNLIMITED = 1 << 30
 
 
-def arrive(message: Any) -> events.Arrive:
+def arrive(message: Any) -> events.Arrived:
     """A request or a session's turn."""
     session = message.session_params
     limit = getattr(message.sampling_params, "max_new_tokens", None)
-    return events.Arrive(
+    return events.Arrived(
         req=message.rid,
         prompt=prompt(message),
         max_new_tokens=UNLIMITED if limit is None else int(limit),
@@ -34,23 +34,23 @@ def arrive(message: Any) -> events.Arrive:
     )
 
 
-def prompt(message: Any) -> tuple[events.Run, ...]:
+def prompt(message: Any) -> tuple[events.PromptRun, ...]:
     """Text and media in order; text is what no item covers."""
     spans = sorted(_spans(getattr(message.mm_inputs, "mm_items", None) or ()), key=lambda span: span[0])
-    runs: list[events.Run] = []
+    runs: list[events.PromptRun] = []
     at = 0
     for start, stop, run in spans:
         if start > at:
-            runs.append(events.Run(kind="text", tokens=start - at))
+            runs.append(events.PromptRun(kind="text", tokens=start - at))
         runs.append(run)
         at = stop
     length = len(message.input_ids or ())
     if length > at:
-        runs.append(events.Run(kind="text", tokens=length - at))
+        runs.append(events.PromptRun(kind="text", tokens=length - at))
     return tuple(runs)
 
 
-def _spans(items: Any) -> list[tuple[int, int, events.Run]]:
+def _spans(items: Any) -> list[tuple[int, int, events.PromptRun]]:
     """(first token, one past the last, run) of every medium."""
     found = []
     for item in items:
@@ -62,9 +62,9 @@ def _spans(items: Any) -> list[tuple[int, int, events.Run]]:
             grids = [(1, *grids[0][1:])] * len(offsets)  # a video whose frames stand apart: one span each
         for (first, last), grid in zip(offsets, grids or [None] * len(offsets), strict=False):
             if grid is None:
-                found.append((first, last + 1, events.Run(kind=kind, tokens=last + 1 - first)))
+                found.append((first, last + 1, events.PromptRun(kind=kind, tokens=last + 1 - first)))
             else:
-                found.append((first, last + 1, events.Run(kind=kind, grid=grid, seconds_per_grid=_seconds(item))))
+                found.append((first, last + 1, events.PromptRun(kind=kind, grid=grid, seconds_per_grid=_seconds(item))))
     return found
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from ropecheck.adapters import events
-from ropecheck.adapters.recording import Entry
+from ropecheck.adapters.recording import Pending
 from ropecheck.adapters.sglang.recorder.watch import Sink
 
 EVERY = 8
@@ -59,11 +59,11 @@ class Monitor(Sink):
         self._known: tuple[tuple[str, ...], int, Any] | None = None
         """The last batch's requests, tokens of each, and their deltas on the device."""
 
-    def put(self, entry: events.Event | Entry) -> object:
+    def put(self, entry: events.Event | Pending) -> object:
         """Follow an event."""
-        if not isinstance(entry, Entry):
+        if not isinstance(entry, Pending):
             self._feed(entry)
-            if isinstance(entry, events.Arrive):
+            if isinstance(entry, events.Arrived):
                 self._known = None  # a name may come again
         return None
 

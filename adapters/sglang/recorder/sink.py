@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ropecheck.adapters import events
-from ropecheck.adapters.recording import LARGEST, Entry, Stream
+from ropecheck.adapters.recording import LARGEST, Pending, Stream
 from ropecheck.adapters.sglang.recorder.watch import Sink, Stop
 
 
@@ -24,7 +24,7 @@ class Files(Sink):
     def __init__(
         self,
         folder: Path,
-        header: events.Header,
+        header: events.TraceHeader,
         name: str,
         *,
         largest: int = LARGEST,
@@ -40,7 +40,7 @@ class Files(Sink):
             judge(header)
         atexit.register(self.close)
 
-    def put(self, entry: events.Event | Entry) -> object:
+    def put(self, entry: events.Event | Pending) -> object:
         """Take an event. Raises Stop once something was wrong."""
         return self.stream.put(entry)
 

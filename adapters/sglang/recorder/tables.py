@@ -35,7 +35,7 @@ MODES = {
 """The engine's names of forward modes and the trace's."""
 
 
-class Host:
+class HostCopies:
     """Values of tensors as they are now, on their way to the host: nobody waits, later writes do not matter."""
 
     def __init__(self, **tensors: Any) -> None:
@@ -82,7 +82,7 @@ class Given:
     draft: bool
     step: int
     dtypes: tuple[str, str]
-    held: Host
+    held: HostCopies
     nodes: int = 0
     """Of a drafted tree; 0: none was drafted."""
     answers: tuple[tuple[int, ...], ...] = ()
@@ -172,7 +172,7 @@ def given(
         draft=draft,
         step=step,
         dtypes=(dtype(positions), dtype(rows)),
-        held=Host(**tensors),
+        held=HostCopies(**tensors),
         nodes=nodes,
         settled=draft,
     )

@@ -19,7 +19,7 @@ from typing import Any
 
 from ropecheck.adapters import events
 from ropecheck.adapters.family_configs import CLASSES
-from ropecheck.adapters.recording import Entry
+from ropecheck.adapters.recording import Pending
 from ropecheck.adapters.sglang.meter import raised
 from ropecheck.adapters.sglang.recorder import arrivals, outputs, tables
 
@@ -37,7 +37,7 @@ class Sink:
         """One forward of the target's network."""
         raise NotImplementedError
 
-    def put(self, entry: events.Event | Entry) -> object:
+    def put(self, entry: events.Event | Pending) -> object:
         """Take an event."""
         raise NotImplementedError
 
@@ -59,7 +59,7 @@ PREFILL_GRAPHS = ("prefill_cuda_graph_runner", "piecewise_cuda_graph_runner")
 DECODE_GRAPHS = ("decode_cuda_graph_runner", "graph_runner")
 """A runner's attributes by release."""
 
-Open = Callable[[events.Header], Sink]
+Open = Callable[[events.TraceHeader], Sink]
 """What a process calls when it has built its scheduler."""
 
 
@@ -83,7 +83,7 @@ class Recorder:
         self._step = 0
         self._wrapped: set[int] = set()
 
-    def put(self, entry: events.Event | Entry) -> None:
+    def put(self, entry: events.Event | Pending) -> None:
         """Pass an event on."""
         self._busy = True
         self.sink.put(entry)
@@ -157,7 +157,7 @@ class Recorder:
             return
         ids = getattr(result, "next_token_ids", None)
         on_device = ids is not None and hasattr(ids, "device") and ids.device.type != "cpu"
-        self._open.append((result, self._runs, tables.Host(ids=ids) if on_device else None))
+        self._open.append((result, self._runs, tables.HostCopies(ids=ids) if on_device else None))
         self._runs = []
 
     def processed(self, result: Any) -> None:
@@ -197,7 +197,7 @@ class Recorder:
         self.put(events.Died(error=said.type, message=message, where=said.where))
 
 
-def _answer(result: Any, forwards: list[tables.Given], copied: tables.Host | None) -> None:
+def _answer(result: Any, forwards: list[tables.Given], copied: tables.HostCopies | None) -> None:
     """The tokens that a result gives each request, to the target's last forward in it."""
     ids, lens = result.next_token_ids, getattr(result, "accept_lens", None)
     if not forwards or ids is None:
@@ -259,14 +259,14 @@ def install(scheduler_module: Any, open_sink: Open) -> None:
 
     _wrap(scheduler, "__init__", built)
     _note(scheduler, "handle_generate_request", lambda r, message: r.put(arrivals.arrive(message)))
-    _note(scheduler, "abort_request", lambda r, m: r.put(events.Abort(req="" if m.abort_all else m.rid)))
+    _note(scheduler, "abort_request", lambda r, m: r.put(events.Aborted(req="" if m.abort_all else m.rid)))
     _note(scheduler, "open_session", lambda r, m: r.put(_opened(m)))
-    _note(scheduler, "close_session", lambda r, m: r.put(events.Close(session=m.session_id)))
+    _note(scheduler, "close_session", lambda r, m: r.put(events.Closed(session=m.session_id)))
     _note(scheduler, "pause_generation", lambda r, m: r.put(events.Control(what=f"pause {m.mode}")))
     _note(scheduler, "continue_generation", lambda r, *_: r.put(events.Control(what="continue")))
     _note(scheduler, "flush_cache", lambda r, *_: r.put(events.Control(what="flush")))
     _note(sender, "send_output", lambda r, output, *_: [r.put(event) for event in outputs.told(output)])
-    _note(request, "reset_for_retract", lambda r, req: r.put(events.Retract(req=req.rid)), itself=True)
+    _note(request, "reset_for_retract", lambda r, req: r.put(events.Retracted(req=req.rid)), itself=True)
     _note(scheduler, "process_batch_result", lambda r, _, result, *__: r.processed(result))
     _note(scheduler, "on_idle", lambda r: r.idle(), after=True)
     _wrap(scheduler, "run_batch", _run_batch)
@@ -351,13 +351,13 @@ def _wrap(owner: Any, name: str, watched: Callable[..., Any]) -> None:
     setattr(owner, name, method)
 
 
-def _opened(message: Any) -> events.Open:
-    return events.Open(session=message.session_id, streaming=bool(getattr(message, "streaming", False)))
+def _opened(message: Any) -> events.Opened:
+    return events.Opened(session=message.session_id, streaming=bool(getattr(message, "streaming", False)))
 
 
-def header(config: Any) -> events.Header:
+def header(config: Any) -> events.TraceHeader:
     """Which model, which release."""
     kind = str(getattr(config.hf_config, "model_type", ""))
-    return events.Header(
+    return events.TraceHeader(
         version=events.VERSION, family=FAMILY.get(kind, kind), engine="sglang", engine_version=version("sglang")
     )

@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ropecheck.adapters.play import Server
+from ropecheck.adapters.play import ServerConfig
 from ropecheck.adapters.sglang import absent_packages, boot, native
 from ropecheck.adapters.sglang.scheduler import slots
 
@@ -142,20 +142,20 @@ def checkpoint(model: dict[str, Any]) -> str:
     return str(folder)
 
 
-class NotOffered(Exception):
+class NoSuchArgument(Exception):
     """This release has no such argument; the message names it."""
 
 
-def build(server: Server, device: str = "cpu") -> Any:
+def build(server: ServerConfig, device: str = "cpu") -> Any:
     """The engine's scheduler, started. Raises NotOffered, or whatever the engine's constructors raise."""
     arguments_module: Any = importlib.import_module("sglang.srt.server_args")
     context: Any = boot.optional("sglang.srt.runtime_context")
     scheduler: Any = importlib.import_module("sglang.srt.managers.scheduler")
     known = set(inspect.signature(arguments_module.ServerArgs).parameters)
     if missing := sorted(set(server.arguments) - known):
-        raise NotOffered(f"this release's server has no argument {missing[0]}")
+        raise NoSuchArgument(f"this release's server has no argument {missing[0]}")
     if device == "cpu" and (problem := slots.lacking(server.arguments)):
-        raise NotOffered(problem)
+        raise NoSuchArgument(problem)
     refresh(scheduler)
     ours = _ARGUMENTS | {"device": device} | _ON[device]
     given = {name: value for name, value in ours.items() if name in known} | server.arguments

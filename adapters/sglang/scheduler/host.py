@@ -270,7 +270,7 @@ def _player(note: bytes, device: str) -> tuple[Any, dict[str, bool], str, str]:
     from ropecheck.adapters.sglang import mends
     from ropecheck.adapters.sglang.scheduler.player import Player
 
-    server = msgspec.msgpack.decode(note, type=play.Server)
+    server = msgspec.msgpack.decode(note, type=play.ServerConfig)
     os.environ.update(server.environment)
     player, told_of, problem, stage = None, {}, "", ""
     try:
@@ -279,7 +279,7 @@ def _player(note: bytes, device: str) -> tuple[Any, dict[str, bool], str, str]:
         entered.watch()
         told_of = {entered.told(*one): False for one in entered.found()}
         player = Player(build.build(server, device))
-    except build.NotOffered as error:
+    except build.NoSuchArgument as error:
         problem, stage = str(error), "not offered"
     except Exception as error:
         problem, stage = f"the scheduler does not start: {type(error).__name__}: {error}"[:400], "adapter"
@@ -326,7 +326,7 @@ def _plays(pipes: list[int], player: Any, told_of: dict[str, bool], device: str 
             except OwnFault as fault:
                 player.dead = True
                 told = Told(problem=str(fault), stage="adapter", dead=True)
-            except build.NotOffered as lacking:
+            except build.NoSuchArgument as lacking:
                 told = Told(problem=str(lacking), stage="not offered", dead=player.dead)
             signal.setitimer(signal.ITIMER_PROF, 0)
             send(pipe, told)

@@ -29,13 +29,13 @@ def descriptors() -> tuple[int, ...]:
     return tuple(number for one in _HOSTS for number in one.descriptors)
 
 
-def play(step: protocol.Play, traced: bool = False) -> protocol.Result:
+def play(step: protocol.PlayStep, traced: bool = False) -> protocol.Result:
     """One script's trace, or why there is none."""
     if not _HOSTS:
-        return protocol.NotOffered("no process for schedulers was forked")
+        return protocol.NotOfferedAnswer("no process for schedulers was forked")
     told = _HOSTS[0].play(step.body, traced)
     if not told.problem:
         return protocol.Played(told.trace, told.functions, told.ran)
     if told.stage == "not offered":
-        return protocol.NotOffered(told.problem)
+        return protocol.NotOfferedAnswer(told.problem)
     return protocol.Raised(stage=told.stage, type="SchedulerProcess", message=told.problem, where="")

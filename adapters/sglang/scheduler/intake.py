@@ -24,20 +24,20 @@ from sglang.srt.managers import io_struct, schedule_batch
 from sglang.srt.sampling.sampling_params import SamplingParams
 
 from ropecheck.adapters import events, play
-from ropecheck.adapters.sglang.scheduler.build import PLACEHOLDERS, STOP, NotOffered
+from ropecheck.adapters.sglang.scheduler.build import PLACEHOLDERS, STOP, NoSuchArgument
 
 
-def message(action: play.Arrive | play.Tell, elsewhere: bool = False) -> Any:
+def message(action: play.Deliver | play.Tell, elsewhere: bool = False) -> Any:
     """The engine's own message. elsewhere: prompts are computed by another engine, as a router tells this one."""
-    if isinstance(action, play.Arrive):
+    if isinstance(action, play.Deliver):
         room = {"bootstrap_host": FAKE, "bootstrap_port": 8998, "bootstrap_room": zlib.crc32(action.event.req.encode())}
         return request(action, room if elsewhere else {})
     match action.event:
-        case events.Open(session=session, streaming=streaming):
+        case events.Opened(session=session, streaming=streaming):
             return io_struct.OpenSessionReqInput(capacity_of_str_len=1 << 20, session_id=session, streaming=streaming)
-        case events.Close(session=session):
+        case events.Closed(session=session):
             return io_struct.CloseSessionReqInput(session_id=session)
-        case events.Abort(req=req):
+        case events.Aborted(req=req):
             return io_struct.AbortReq(rid=req, abort_all=not req)
         case events.Control(what="flush"):
             return io_struct.FlushCacheReqInput()
@@ -52,13 +52,13 @@ FAKE = "2.2.2.2"
 """The address by which the engine knows a transfer that its own fake makes up."""
 
 
-def request(action: play.Arrive, room: dict[str, Any]) -> Any:
+def request(action: play.Deliver, room: dict[str, Any]) -> Any:
     """A tokenised request. Fields that a release lacks are left out; those that it wants besides are empty. room: where
     its prompt is computed, if not here."""
     event = action.event
     beams = {"beam_width": event.beams} if event.beams > 1 else {}
     if beams and "beam_width" not in inspect.signature(SamplingParams).parameters:
-        raise NotOffered("this release's scheduler has no beam search")
+        raise NoSuchArgument("this release's scheduler has no beam search")
     params = SamplingParams(max_new_tokens=event.max_new_tokens, temperature=0.0, stop_token_ids=[STOP], **beams)
     params.normalize(None)
     session = None
@@ -101,7 +101,7 @@ def filled(cls: Any, given: dict[str, Any]) -> Any:
     return cls(**{**values, **{name: value for name, value in given.items() if name in names}})
 
 
-def inputs(media: play.Media) -> Any:
+def inputs(media: play.PlayMedia) -> Any:
     """A processor's output for one prompt."""
     items = []
     for item in media.items:

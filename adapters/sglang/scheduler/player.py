@@ -24,7 +24,7 @@ from ropecheck.adapters.sglang.meter import raised
 from ropecheck.adapters.sglang.recorder import outputs
 from ropecheck.adapters.sglang.recorder.tables import Given
 from ropecheck.adapters.sglang.scheduler import intake
-from ropecheck.adapters.sglang.scheduler.build import NotOffered
+from ropecheck.adapters.sglang.scheduler.build import NoSuchArgument
 from ropecheck.adapters.sglang.scheduler.network import Network
 
 
@@ -75,13 +75,13 @@ class Player:
         """The trace of a script. Whatever the loop raises is its last event; the scheduler is then of no further use
         (`dead`). Raises OwnFault, and NotOffered for a script with a message that the release does not have."""
         decodes = self._decodes()
-        messages = [None if isinstance(one, play.Step) else intake.message(one, decodes) for one in script.actions]
+        messages = [None if isinstance(one, play.Rounds) else intake.message(one, decodes) for one in script.actions]
         self.trace.clear()
         self.emit(script.header)
         self._actions.extend(zip(script.actions, messages, strict=True))
         self._wait, self._left = 0, script.limit
         self.network.accept = script.accept
-        arrivals = [one for one in script.actions if isinstance(one, play.Arrive)]
+        arrivals = [one for one in script.actions if isinstance(one, play.Deliver)]
         self.network.stops = {one.event.req: one.stop_every for one in arrivals}
         self.network.widest = max((one.event.beams for one in arrivals if one.event.beams > 1), default=0)
         self.dead = False
@@ -98,7 +98,7 @@ class Player:
             if (
                 "'FakeKVManager' object has no attribute" in message
             ):  # an own fake of the engine's, behind its interface
-                raise NotOffered(f"this release's fake transfer does not do everything: {message}") from error
+                raise NoSuchArgument(f"this release's fake transfer does not do everything: {message}") from error
             if said.stage != "engine" and not isinstance(error, Stuck):
                 raise OwnFault(f"{said.type}: {message} at {place(error)}") from error
             self.emit(events.Died(error=said.type, message=message, where=said.where))
@@ -124,13 +124,13 @@ class Player:
         """What the engine's loop asks for at the start of every turn."""
         messages = list(local_reqs or ())
         for overdue in messages:  # the engine's own time limits
-            self.emit(events.Abort(req=overdue.rid))
+            self.emit(events.Aborted(req=overdue.rid))
         if self._wait:
             self._wait -= 1
             return messages
         while self._actions:
             action, message = self._actions.popleft()
-            if isinstance(action, play.Step):
+            if isinstance(action, play.Rounds):
                 self._wait = action.times - 1
                 return messages
             self.emit(action.event)
@@ -149,7 +149,7 @@ class Player:
         scheduler = self.scheduler
         sessions = scheduler.session_controller
         for session in list(sessions.sessions):
-            sessions.close(intake.message(play.Tell(events.Close(session=session))))
+            sessions.close(intake.message(play.Tell(events.Closed(session=session))))
         sessions.sessions.clear()  # also one whose end waits for a turn that was aborted before it ran
         scheduler.flush_cache()
         held = self._held()
@@ -163,15 +163,15 @@ class Player:
     def _serve(self, made: list[weakref.ref[Any]]) -> None:
         """One more request, of which nothing is told, so that the engine lets go of its last batch."""
         trace = list(self.trace)
-        event = events.Arrive(req="another", prompt=(), max_new_tokens=2)
-        self._actions.append((play.Step(), None))
+        event = events.Arrived(req="another", prompt=(), max_new_tokens=2)
+        self._actions.append((play.Rounds(), None))
         self._actions.appendleft((play.Tell(events.Control("another")), self._another(event)))
         self._loop()
         self.scheduler.flush_cache()
         self.trace[:], self._made = trace, made
 
-    def _another(self, event: events.Arrive) -> Any:
-        return intake.message(play.Arrive(event, (11, 12)), self._decodes())
+    def _another(self, event: events.Arrived) -> Any:
+        return intake.message(play.Deliver(event, (11, 12)), self._decodes())
 
     def _decodes(self) -> bool:
         """Whether another engine computes prompts for this one."""
@@ -194,7 +194,7 @@ class Player:
         reset = schedule_batch.Req.reset_for_retract
 
         def reset_for_retract(req: Any, *args: Any, **kwargs: Any) -> Any:
-            self.emit(events.Retract(req=req.rid))
+            self.emit(events.Retracted(req=req.rid))
             return reset(req, *args, **kwargs)
 
         schedule_batch.Req.reset_for_retract = reset_for_retract

@@ -34,7 +34,7 @@ TRITON = (
 """Modules that choose between compiled kernels and Triton's."""
 
 
-class Plain:
+class PlainKernel:
     """Stands where a Triton kernel stood: `kernel[grid](*arguments)`."""
 
     ropecheck_stand_in = True
@@ -193,11 +193,11 @@ def install() -> None:
     for place, kernel, function in PLAIN:
         module = _module(place)
         if hasattr(module, kernel):
-            vars(module)[kernel] = Plain(function)
+            vars(module)[kernel] = PlainKernel(function)
     cache = _module("sglang.kernels.ops.kvcache.cache_move")
     for name in dir(cache):
         if name.startswith("copy_all_layer_kv_cache") and hasattr(getattr(cache, name), "__getitem__"):
-            vars(cache)[name] = Plain(nothing)
+            vars(cache)[name] = PlainKernel(nothing)
     _draft_from_trees()
     drafts = _module("sglang.srt.speculative.draft_utils")
     if hasattr(getattr(drafts, "DraftBackendFactory", None), "_create_backend"):

@@ -8,13 +8,13 @@ from markupsafe import Markup
 
 from ropecheck.conformance import figures
 from ropecheck.conformance.book.contents import Book
-from ropecheck.conformance.book.observed import Seen, load
+from ropecheck.conformance.book.observed import Observation, load
 from ropecheck.conformance.book.pages.findings import tables
 from ropecheck.conformance.book.pages.parts import index, rendered
 from ropecheck.conformance.book.site import Page
 from ropecheck.conformance.book.worked import moments, of_scenario
 from ropecheck.conformance.scenario.operations import Build, Scenario
-from ropecheck.conformance.selftest.history_score import Bug, witness
+from ropecheck.conformance.selftest.history_score import PastBug, witness
 
 
 def pages(book: Book) -> Iterator[Page]:
@@ -33,12 +33,12 @@ def pages(book: Book) -> Iterator[Page]:
         yield page(book, bug)
 
 
-def path_of(bug: Bug) -> str:
+def path_of(bug: PastBug) -> str:
     """Its page."""
     return f"bugs/{bug.id.lower()}.html"
 
 
-def page(book: Book, bug: Bug) -> Page:
+def page(book: Book, bug: PastBug) -> Page:
     """One bug."""
     path = path_of(bug)
     subject = None if bug.missed else witness(bug.witness)
@@ -68,7 +68,7 @@ def page(book: Book, bug: Bug) -> Page:
     )
 
 
-def strip(scenario: Scenario, seen: Seen | None) -> Markup:
+def strip(scenario: Scenario, seen: Observation | None) -> Markup:
     """What the wrong forward reads of each history."""
     if seen is None or not isinstance(scenario.ops[seen.failure.step], Build):
         return Markup("")

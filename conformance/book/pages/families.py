@@ -117,7 +117,7 @@ def drawn(family: MediaFamily, case: Case) -> tuple[str, str, int, Markup, list[
     names = FOUR_AXES if len(table) == len(FOUR_AXES) else AXES
     rows = dict(zip(names, (tuple(row.tolist()) for row in table), strict=False))
     name = case.name.partition(": ")[2] or case.name
-    shown = figures.tables(figures.Tables(rows=rows), None, caption="the prompt table")
+    shown = figures.tables(figures.DrawnTable(rows=rows), None, caption="the prompt table")
     return name, described(case), right.deltas[0], shown, grids(family, case.laid[0].history, table)
 
 

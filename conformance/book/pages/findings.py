@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from ropecheck.conformance import figures
 from ropecheck.conformance.book.contents import Book
-from ropecheck.conformance.book.observed import Seen, load
+from ropecheck.conformance.book.observed import Observation, load
 from ropecheck.conformance.book.pages.parts import index, rendered
 from ropecheck.conformance.book.pages.rules import view_drawn
 from ropecheck.conformance.book.site import Page
@@ -115,7 +115,7 @@ def page(book: Book, known: Known) -> Page:
     )
 
 
-def tables(seen: Seen | None) -> Markup:
+def tables(seen: Observation | None) -> Markup:
     """Both tables of what an engine gave."""
     if seen is None:
         return Markup("")

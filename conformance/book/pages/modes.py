@@ -94,7 +94,7 @@ def page(book: Book, mode: Mode) -> Page:
     return Page(path=path, title=mode.name, body=body, says=mode.title, words=words)
 
 
-def declarations(mode: Mode) -> list[source.Shown]:
+def declarations(mode: Mode) -> list[source.SourcePiece]:
     """The files that declare the mode and its parts."""
     found = [source.of_module(part.stated.partition(":")[0]) for part in (mode, *mode.parts) if _importable(part)]
     return list({one.place: one for one in found}.values())

@@ -47,7 +47,7 @@ TOPICS = {
 """First word of a rule's id -> what such rules are about."""
 
 
-Fault = Mutant | builder.Slip | stream.Slip
+Fault = Mutant | builder.BuilderSlip | stream.StreamSlip
 
 
 def pages(book: Book) -> Iterator[Page]:
@@ -217,10 +217,10 @@ def example(book: Book, rule: Rule, page: str) -> Markup:
     return Markup("<p>{}</p>").format("It shows on a device alone, or in what building costs: read the code below.")
 
 
-def view_drawn(view: TableView | None) -> figures.Tables | None:
+def view_drawn(view: TableView | None) -> figures.DrawnTable | None:
     """A report's table as the figures take it."""
     if view is None:
         return None
     rows: dict[str, tuple[int | None, ...]] = {"1d": view.positions} if view.positions else {}
     rows |= dict(zip(view.axes or ("t", "h", "w", "x"), view.rows or (), strict=False))
-    return figures.Tables(rows=rows, requests=view.requests)
+    return figures.DrawnTable(rows=rows, requests=view.requests)

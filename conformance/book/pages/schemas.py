@@ -28,7 +28,7 @@ class Property(msgspec.Struct, frozen=True):
     says: str
 
 
-class Shown(msgspec.Struct, frozen=True):
+class SchemaObject(msgspec.Struct, frozen=True):
     """One object of a schema."""
 
     name: str
@@ -65,7 +65,7 @@ def page(book: Book, name: str, says: str) -> Page:
     return Page(path=path, title=f"{name} format", body=body, says=says, words=" ".join(one.name for one in shown))
 
 
-def objects(schema: dict[str, Any], homes: Sequence[ModuleType]) -> list[Shown]:
+def objects(schema: dict[str, Any], homes: Sequence[ModuleType]) -> list[SchemaObject]:
     """The root, if it is an object of its own, then every definition, with what its type says of each field."""
     found = []
     if "properties" in schema:
@@ -73,7 +73,7 @@ def objects(schema: dict[str, Any], homes: Sequence[ModuleType]) -> list[Shown]:
     return [*found, *(_shown(name, one, homes) for name, one in schema.get("$defs", {}).items())]
 
 
-def _shown(name: str, schema: dict[str, Any], homes: Sequence[ModuleType]) -> Shown:
+def _shown(name: str, schema: dict[str, Any], homes: Sequence[ModuleType]) -> SchemaObject:
     required = set(schema.get("required", ()))
     kinds = [vars(home)[name] for home in homes if inspect.isclass(vars(home).get(name))]
     says = field_docs(kinds[0]) if kinds else {}
@@ -91,7 +91,7 @@ def _shown(name: str, schema: dict[str, Any], homes: Sequence[ModuleType]) -> Sh
     choices = tuple(map(str, schema.get("enum", ()))) + tuple(
         reference(one) or kind(one) for one in schema.get("anyOf", ())
     )
-    return Shown(name, " ".join(schema.get("description", "").split()), properties, choices)
+    return SchemaObject(name, " ".join(schema.get("description", "").split()), properties, choices)
 
 
 def kind(schema: dict[str, Any]) -> str:

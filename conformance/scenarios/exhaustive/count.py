@@ -13,7 +13,7 @@ from itertools import product
 from math import comb
 
 from ropecheck.conformance.scenarios.exhaustive.modes import ModeScope
-from ropecheck.conformance.scenarios.exhaustive.scopes import AnyScope, Scope, SessionScope
+from ropecheck.conformance.scenarios.exhaustive.scopes import AnyScope, PlainScope, SessionScope
 from ropecheck.reference.timeline import token_count
 from ropecheck.spec.modes import all_modes
 from ropecheck.spec.modes.declaration import Domain, Mode, Tree, Whole
@@ -29,7 +29,7 @@ def count_scope(scope: AnyScope) -> int:
     return _count_turns(scope) if isinstance(scope, SessionScope) else _count_plain(scope)
 
 
-def _count_plain(scope: Scope) -> int:
+def _count_plain(scope: PlainScope) -> int:
     if scope.requests > 2:
         raise ValueError("the second count knows one and two requests")
     accepts = tuple(tuple(spec_round.accepts) for spec_round in scope.rounds)

@@ -45,7 +45,7 @@ TREE = Round(topk=2, parents=(0, 0, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class PlainScope:
     """Plain requests: prompts, then `depth` moves of a scheduler."""
 
     name: str
@@ -121,7 +121,7 @@ def _prompts(grids: tuple[Run, ...], tokens: int, media: int) -> Iterator[Histor
     yield from extend((), tokens, media, False)
 
 
-AnyScope = Scope | SessionScope | ModeScope
+AnyScope = PlainScope | SessionScope | ModeScope
 
 MODE_PROMPTS: tuple[History, ...] = ((text(2),), (text(1), WIDE, text(1)), (ROW, text(1), COLUMN))
 
@@ -130,7 +130,7 @@ TURNS_LATER: tuple[History, ...] = ((text(1),), (COLUMN, text(1)), (text(1), SQU
 
 SMALL: tuple[AnyScope, ...] = (
     ModeScope(name="every mode", prompts=MODE_PROMPTS[:2], rows=1, bound=1),
-    Scope(
+    PlainScope(
         name="one request",
         requests=1,
         tokens=4,
@@ -141,13 +141,13 @@ SMALL: tuple[AnyScope, ...] = (
         rounds=(CHAIN,),
         retract=True,
     ),
-    Scope(name="two requests", requests=2, tokens=3, media=1, grids=(COLUMN,), depth=2, rounds=(CHAIN,)),
+    PlainScope(name="two requests", requests=2, tokens=3, media=1, grids=(COLUMN,), depth=2, rounds=(CHAIN,)),
     SessionScope(name="sessions", turns=2, first=TURNS_FIRST, later=TURNS_LATER, reply=1, rewrites=True, aborts=True),
     SessionScope(name="streaming", turns=2, first=TURNS_FIRST, later=TURNS_LATER, reply=2, streaming=True, aborts=True),
 )
 STANDARD: tuple[AnyScope, ...] = (
     ModeScope(name="every mode", prompts=MODE_PROMPTS, rows=2, bound=1),
-    Scope(
+    PlainScope(
         name="one request",
         requests=1,
         tokens=5,
@@ -158,8 +158,8 @@ STANDARD: tuple[AnyScope, ...] = (
         rounds=(CHAIN, TREE),
         retract=True,
     ),
-    Scope(name="two requests", requests=2, tokens=3, media=1, grids=(COLUMN,), depth=3),
-    Scope(
+    PlainScope(name="two requests", requests=2, tokens=3, media=1, grids=(COLUMN,), depth=3),
+    PlainScope(
         name="rounds by the callers",
         requests=1,
         tokens=3,
@@ -169,7 +169,7 @@ STANDARD: tuple[AnyScope, ...] = (
         rounds=(CHAIN, TREE),
         path="caller",
     ),
-    Scope(
+    PlainScope(
         name="rounds of two by the callers",
         requests=2,
         tokens=1,
@@ -187,7 +187,7 @@ STANDARD: tuple[AnyScope, ...] = (
 )
 LARGE: tuple[AnyScope, ...] = (
     ModeScope(name="every mode", prompts=MODE_PROMPTS, rows=2, bound=2),
-    Scope(
+    PlainScope(
         name="one request",
         requests=1,
         tokens=8,
@@ -198,7 +198,7 @@ LARGE: tuple[AnyScope, ...] = (
         rounds=(CHAIN, TREE),
         retract=True,
     ),
-    Scope(
+    PlainScope(
         name="two requests",
         requests=2,
         tokens=5,

@@ -11,14 +11,14 @@ from ropecheck.adapters.batch import Batch
 from ropecheck.conformance.scenario.lifecycle import apply
 from ropecheck.conformance.scenario.operations import Accept, Build, Operation, Reschedule, Retract, Scenario, Submit
 from ropecheck.conformance.scenario.words import Window, decode, draft, draft_extend, extend, mixed, verify, window
-from ropecheck.conformance.scenarios.exhaustive.scopes import Round, Scope
+from ropecheck.conformance.scenarios.exhaustive.scopes import PlainScope, Round
 from ropecheck.reference.requests import Request, State, tokens_of
 from ropecheck.spec.history import History
 
 Move = tuple[Operation, ...]
 
 
-def walk(scope: Scope) -> Iterator[Scenario]:
+def walk(scope: PlainScope) -> Iterator[Scenario]:
     """Every canonical scenario of the scope: prompts, then exactly `depth` moves."""
     number = 0
     for prompts in scope.starts():
@@ -34,7 +34,7 @@ def walk(scope: Scope) -> Iterator[Scenario]:
                 yield Scenario(name=f"{scope.name} #{number}", ops=ops)
 
 
-def _paths(state: State, scope: Scope, depth: int) -> Iterator[tuple[Move, ...]]:
+def _paths(state: State, scope: PlainScope, depth: int) -> Iterator[tuple[Move, ...]]:
     if depth == 0:
         yield ()
         return
@@ -46,7 +46,7 @@ def _paths(state: State, scope: Scope, depth: int) -> Iterator[tuple[Move, ...]]
             yield (move, *rest)
 
 
-def moves(state: State, scope: Scope) -> Iterator[Move]:
+def moves(state: State, scope: PlainScope) -> Iterator[Move]:
     """Every move of a scheduler from here."""
     waiting = [r for r in state.requests.values() if r.status in ("waiting", "retracted")]
     running = [r for r in state.requests.values() if r.status == "running"]
@@ -71,7 +71,7 @@ def moves(state: State, scope: Scope) -> Iterator[Move]:
                 yield (Reschedule(request.req),)
 
 
-def _prefills(waiting: Sequence[Request], scope: Scope) -> Iterator[tuple[Window, ...]]:
+def _prefills(waiting: Sequence[Request], scope: PlainScope) -> Iterator[tuple[Window, ...]]:
     """Windows of every non-empty set of waiting requests, at most one of them cut short."""
     for some in _subsets(waiting):
         for windows in product(*(tuple(_windows(request, scope)) for request in some)):
@@ -79,7 +79,7 @@ def _prefills(waiting: Sequence[Request], scope: Scope) -> Iterator[tuple[Window
                 yield windows
 
 
-def _windows(request: Request, scope: Scope) -> Iterator[Window]:
+def _windows(request: Request, scope: PlainScope) -> Iterator[Window]:
     total = tokens_of(request)
     fresh = not request.admitted
     for hit in range(total if fresh and scope.hits else 1):

@@ -12,9 +12,9 @@ from ropecheck.conformance.reference_engine import ReferenceEngine
 from ropecheck.reference.tables import BatchTables
 from ropecheck.reference.timeline import IntArray, Timeline
 
-Twist = Callable[[protocol.Forward, Sequence[Timeline], list[BatchTables]], list[BatchTables]]
+Twist = Callable[[protocol.BuildForward, Sequence[Timeline], list[BatchTables]], list[BatchTables]]
 """(forward, the requests' columns, right tables) -> wrong tables."""
-Change = Callable[[protocol.Forward, Sequence[Timeline], BatchTables], BatchTables]
+Change = Callable[[protocol.BuildForward, Sequence[Timeline], BatchTables], BatchTables]
 """The same for one table."""
 
 
@@ -35,7 +35,7 @@ def twisted(name: str, like: str, says: str, modes: str | Sequence[str], twist: 
     wanted = (modes,) if isinstance(modes, str) else tuple(modes)
 
     class Twisted(ReferenceEngine):
-        def tables(self, step: protocol.Forward, lines: Sequence[Timeline]) -> list[BatchTables]:
+        def tables(self, step: protocol.BuildForward, lines: Sequence[Timeline]) -> list[BatchTables]:
             right = super().tables(step, lines)
             return twist(step, lines, right) if step.mode in wanted else right
 

@@ -53,7 +53,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Planted:
+class PlantedFault:
     """A fault in one mode. mode: where it has to be reported."""
 
     mutant: Mutant
@@ -61,14 +61,14 @@ class Planted:
     rules: tuple[str, ...]
 
 
-def planted(modes: Mapping[str, Mode] | None = None) -> dict[str, Planted]:
+def planted(modes: Mapping[str, Mode] | None = None) -> dict[str, PlantedFault]:
     """Every fault in every mode that it applies to, by name. modes: those declared now, if none are given."""
     found = {}
     for mode in (all_modes() if modes is None else modes).values():
         for fault in (*FAULTS, *_buffers(mode)):
             if fault.applies(mode):
                 name = f"any mode, {mode.name}: {fault.says}"
-                found[name] = Planted(
+                found[name] = PlantedFault(
                     fault.make(name, fault.says, mode),
                     fault.buffer if fault.buffer in OWN_NAME else mode.name,
                     fault.rules,
@@ -111,7 +111,7 @@ def looping(mode: Mode) -> bool:
 # ---------------------------------------------------------------- how it is planted
 
 
-def _tables(change: Callable[[protocol.Forward, Lines, BatchTables], BatchTables]) -> Make:
+def _tables(change: Callable[[protocol.BuildForward, Lines, BatchTables], BatchTables]) -> Make:
     return _all_tables(each(change))
 
 
@@ -119,12 +119,12 @@ def _all_tables(change: Twist) -> Make:
     return lambda name, says, mode: twisted(name, LIKE, says, mode.name, change)
 
 
-def _answers(change: Callable[[Mode, protocol.Table], protocol.Table], label: str | None = None) -> Make:
+def _answers(change: Callable[[Mode, protocol.TablePair], protocol.TablePair], label: str | None = None) -> Make:
     """A fault in what is handed over. label: of the tables that have it; None: of all."""
 
     def make(name: str, says: str, mode: Mode) -> Mutant:
         class Answers(ReferenceEngine):
-            def answer(self, given: str, step: protocol.Forward, built: BatchTables) -> protocol.Table:
+            def answer(self, given: str, step: protocol.BuildForward, built: BatchTables) -> protocol.TablePair:
                 right = super().answer(given, step, built)
                 mine = step.mode == mode.name and label in (None, given)
                 return change(mode, right) if mine else right
@@ -136,7 +136,7 @@ def _answers(change: Callable[[Mode, protocol.Table], protocol.Table], label: st
 
 def _changes(name: str, says: str, mode: Mode) -> Mutant:
     class Changes(ReferenceEngine):
-        def changed(self, step: protocol.Forward) -> tuple[str, ...]:
+        def changed(self, step: protocol.BuildForward) -> tuple[str, ...]:
             return ("seq_lens",) if step.mode == mode.name else super().changed(step)
 
     return Mutant(name, LIKE, says, Changes, mode.name)
@@ -147,7 +147,7 @@ def _copies(with_media: bool) -> Make:
 
     def make(name: str, says: str, mode: Mode) -> Mutant:
         class Copies(ReferenceEngine):
-            def copies(self, step: protocol.Forward) -> int:
+            def copies(self, step: protocol.BuildForward) -> int:
                 budget = mode.copies
                 if budget is None or step.mode != mode.name:
                     return super().copies(step)
@@ -201,16 +201,16 @@ def _mine(tables: BatchTables, row: int) -> IntArray:
     return np.equal(owners(tables), row)
 
 
-def _off_by_one(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
+def _off_by_one(_step: protocol.BuildForward, _lines: Lines, tables: BatchTables) -> BatchTables:
     rows = None if tables.rows is None else rows_of(tables) + (owners(tables) >= 0)
     return with_both(tables, tables.positions + (owners(tables) >= 0), rows)
 
 
-def _last_row_off_by_one(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
+def _last_row_off_by_one(_step: protocol.BuildForward, lines: Lines, tables: BatchTables) -> BatchTables:
     return with_rows(tables, rows_of(tables) + _mine(tables, len(lines) - 1))
 
 
-def _of_neighbour(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
+def _of_neighbour(_step: protocol.BuildForward, lines: Lines, tables: BatchTables) -> BatchTables:
     """Every row takes the delta of the row before it; the first one that of the last."""
     rows = rows_of(tables)
     for row, line in enumerate(lines):
@@ -218,10 +218,10 @@ def _of_neighbour(_step: protocol.Forward, lines: Lines, tables: BatchTables) ->
     return with_rows(tables, rows)
 
 
-def _lost(sign: int) -> Callable[[protocol.Forward, Lines, BatchTables], BatchTables]:
+def _lost(sign: int) -> Callable[[protocol.BuildForward, Lines, BatchTables], BatchTables]:
     """Deltas of that sign are lost."""
 
-    def change(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
+    def change(_step: protocol.BuildForward, lines: Lines, tables: BatchTables) -> BatchTables:
         rows = rows_of(tables)
         for row, line in enumerate(lines):
             if line.has_media and line.delta * sign > 0:
@@ -232,14 +232,14 @@ def _lost(sign: int) -> Callable[[protocol.Forward, Lines, BatchTables], BatchTa
     return change
 
 
-def _swapped(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
+def _swapped(_step: protocol.BuildForward, lines: Lines, tables: BatchTables) -> BatchTables:
     """The rows' requests come in the opposite order."""
     order = np.concatenate([np.flatnonzero(_mine(tables, row)) for row in reversed(range(-1, len(lines)))])
     rows = None if tables.rows is None else rows_of(tables)[:, order]
     return with_both(tables, tables.positions[order], rows)
 
 
-def _index_of_the_first(_step: protocol.Forward, lines: Lines, tables: BatchTables) -> BatchTables:
+def _index_of_the_first(_step: protocol.BuildForward, lines: Lines, tables: BatchTables) -> BatchTables:
     """The 1-D table of every request starts where the first one's does."""
     index = np.array(tables.positions)
     for span in tables.spans[1:]:
@@ -247,30 +247,30 @@ def _index_of_the_first(_step: protocol.Forward, lines: Lines, tables: BatchTabl
     return with_both(tables, index, tables.rows)
 
 
-def _rows_equal(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
+def _rows_equal(_step: protocol.BuildForward, _lines: Lines, tables: BatchTables) -> BatchTables:
     return with_rows(tables, rows_of(tables)[[0, 0, 0]])
 
 
-def _h_row(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
+def _h_row(_step: protocol.BuildForward, _lines: Lines, tables: BatchTables) -> BatchTables:
     rows = rows_of(tables)
     rows[1] += owners(tables) >= 0
     return with_rows(tables, rows)
 
 
-def _short(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
+def _short(_step: protocol.BuildForward, _lines: Lines, tables: BatchTables) -> BatchTables:
     return with_both(tables, tables.positions[:-1], None if tables.rows is None else rows_of(tables)[:, :-1])
 
 
-def _long(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
+def _long(_step: protocol.BuildForward, _lines: Lines, tables: BatchTables) -> BatchTables:
     rows = None if tables.rows is None else np.pad(rows_of(tables), ((0, 0), (0, 1)))
     return with_both(tables, np.pad(tables.positions, (0, 1)), rows)
 
 
-def _first_lost(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
+def _first_lost(_step: protocol.BuildForward, _lines: Lines, tables: BatchTables) -> BatchTables:
     return with_rows(tables, rows_of(tables)[:, owners(tables) != 0])
 
 
-def _tail(_step: protocol.Forward, _lines: Lines, tables: BatchTables) -> BatchTables:
+def _tail(_step: protocol.BuildForward, _lines: Lines, tables: BatchTables) -> BatchTables:
     rows, index = rows_of(tables), np.array(tables.positions)
     tail = owners(tables) < 0
     rows[:, tail], index[tail] = 7, 7
@@ -281,19 +281,19 @@ def _unfilled(_live: int, right: BatchTables, _old: BatchTables) -> BatchTables:
     return with_both(right, np.zeros_like(right.positions), np.zeros_like(rows_of(right)))
 
 
-def _one_forward_less(_step: protocol.Forward, _lines: Lines, found: list[BatchTables]) -> list[BatchTables]:
+def _one_forward_less(_step: protocol.BuildForward, _lines: Lines, found: list[BatchTables]) -> list[BatchTables]:
     return found[:-1] if len(found) > 1 else found
 
 
-def _one_forward_more(step: protocol.Forward, _lines: Lines, found: list[BatchTables]) -> list[BatchTables]:
+def _one_forward_more(step: protocol.BuildForward, _lines: Lines, found: list[BatchTables]) -> list[BatchTables]:
     return [*found, found[-1]] if step.path != "direct" else found
 
 
-def _stands_still(_step: protocol.Forward, _lines: Lines, found: list[BatchTables]) -> list[BatchTables]:
+def _stands_still(_step: protocol.BuildForward, _lines: Lines, found: list[BatchTables]) -> list[BatchTables]:
     return [found[0]] * len(found)
 
 
-def _another_dtype(mode: Mode, right: protocol.Table) -> protocol.Table:
+def _another_dtype(mode: Mode, right: protocol.TablePair) -> protocol.TablePair:
     if right.positions is None:
         return right
     other = np.dtype("int32" if mode.index_dtype == "int64" else "int64")
@@ -301,32 +301,32 @@ def _another_dtype(mode: Mode, right: protocol.Table) -> protocol.Table:
     return _with(right, positions=tensor(index.astype(other)))
 
 
-def _rows_int32(_mode: Mode, right: protocol.Table) -> protocol.Table:
+def _rows_int32(_mode: Mode, right: protocol.TablePair) -> protocol.TablePair:
     if right.mrope is None:
         return right
     rows = np.frombuffer(right.mrope.data, np.int64).reshape(right.mrope.shape)
     return _with(right, mrope=tensor(rows.astype(np.int32)))
 
 
-def _one_axis(_mode: Mode, right: protocol.Table) -> protocol.Table:
+def _one_axis(_mode: Mode, right: protocol.TablePair) -> protocol.TablePair:
     return right if right.mrope is None else _with(right, mrope=right.positions)
 
 
-def _no_rows(_mode: Mode, right: protocol.Table) -> protocol.Table:
+def _no_rows(_mode: Mode, right: protocol.TablePair) -> protocol.TablePair:
     return _with(right, mrope=None)
 
 
-def _no_index(_mode: Mode, right: protocol.Table) -> protocol.Table:
+def _no_index(_mode: Mode, right: protocol.TablePair) -> protocol.TablePair:
     return _with(right, positions=None)
 
 
-def _again(mode: Mode, right: protocol.Table) -> protocol.Table:
+def _again(mode: Mode, right: protocol.TablePair) -> protocol.TablePair:
     return _another_dtype(mode, right)
 
 
-def _with(table: protocol.Table, **fields: protocol.Tensor | None) -> protocol.Table:
+def _with(table: protocol.TablePair, **fields: protocol.Tensor | None) -> protocol.TablePair:
     known = {name: getattr(table, name) for name in table.__struct_fields__}
-    return protocol.Table(**known | fields)
+    return protocol.TablePair(**known | fields)
 
 
 def _any(_mode: Mode) -> bool:

@@ -89,7 +89,7 @@ class RetractWritesParent(ReferenceEngine):
 class DecodeWritesNeighbours(ReferenceEngine):
     """A decode leaves its delta on every request."""
 
-    def forward(self, step: protocol.Forward) -> protocol.Result:
+    def forward(self, step: protocol.BuildForward) -> protocol.Result:
         result = super().forward(step)
         if step.mode == "decode":
             media = [self.held[req].delta for req in step.reqs if self.held[req].items]
@@ -102,7 +102,7 @@ class DecodeWritesNeighbours(ReferenceEngine):
 class StaleCache(ReferenceEngine):
     """The cached delta is filled once and handed on to later turns."""
 
-    def continued(self, step: protocol.Turn, parent: Held) -> Held:
+    def continued(self, step: protocol.TurnStep, parent: Held) -> Held:
         return replace(super().continued(step, parent), delta_cache=parent.delta_cache)
 
 

@@ -36,7 +36,7 @@ def loaded(name: str, like: str, says: str, change: Load, kind: str = "", mode: 
             super().__init__()
             self.last: dict[tuple[str, str, int], BatchTables] = {}
 
-        def pad(self, step: protocol.Forward, padding: protocol.Padding, built: BatchTables) -> BatchTables:
+        def pad(self, step: protocol.BuildForward, padding: protocol.Padding, built: BatchTables) -> BatchTables:
             right = super().pad(step, padding, built)
             if kind not in ("", padding.kind) or mode not in ("", step.mode):
                 return right

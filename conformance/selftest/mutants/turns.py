@@ -15,7 +15,7 @@ from ropecheck.reference.timeline import IntArray
 class SkipsReply(ReferenceEngine):
     """The new turn's table is put straight behind the parent's prompt."""
 
-    def continued(self, step: protocol.Turn, parent: Held) -> Held:
+    def continued(self, step: protocol.TurnStep, parent: Held) -> Held:
         right = super().continued(step, parent)
         if step.media is None or step.offset:
             return right
@@ -36,7 +36,7 @@ class NextFromT(ReferenceEngine):
 class KeepsDelta(ReferenceEngine):
     """The parent's delta survives a turn with media."""
 
-    def continued(self, step: protocol.Turn, parent: Held) -> Held:
+    def continued(self, step: protocol.TurnStep, parent: Held) -> Held:
         right = super().continued(step, parent)
         return replace(right, delta=parent.delta) if step.media is not None and parent.items else right
 
@@ -55,7 +55,7 @@ class StacksDelta(ReferenceEngine):
 class ItemsUnmoved(ReferenceEngine):
     """A later turn's items keep their places within that turn."""
 
-    def continued(self, step: protocol.Turn, parent: Held) -> Held:
+    def continued(self, step: protocol.TurnStep, parent: Held) -> Held:
         right = super().continued(step, parent)
         if step.media is None:
             return right
@@ -66,7 +66,7 @@ class ItemsUnmoved(ReferenceEngine):
 class WritesParent(ReferenceEngine):
     """The parent's own record is extended."""
 
-    def turn(self, step: protocol.Turn) -> None:
+    def turn(self, step: protocol.TurnStep) -> None:
         super().turn(step)
         session = self.sessions[step.session]
         parent = session.last if session.streaming else step.parent
@@ -79,7 +79,7 @@ class WritesParent(ReferenceEngine):
 class SiblingSeesSibling(ReferenceEngine):
     """A branch continues from the newest child instead of the parent named."""
 
-    def continued(self, step: protocol.Turn, parent: Held) -> Held:
+    def continued(self, step: protocol.TurnStep, parent: Held) -> Held:
         newest = [held for held in self.held.values() if held.session == step.session and not held.aborted]
         if not self.sessions[step.session].streaming and len(newest) > 1 and not step.offset:
             parent = newest[-1]
@@ -89,7 +89,7 @@ class SiblingSeesSibling(ReferenceEngine):
 class OffsetKeepsMedia(ReferenceEngine):
     """An offset cuts the tokens but not the media state."""
 
-    def continued(self, step: protocol.Turn, parent: Held) -> Held:
+    def continued(self, step: protocol.TurnStep, parent: Held) -> Held:
         right = super().continued(step, parent)
         if not step.offset or step.media is not None or not parent.items:
             return right
@@ -97,41 +97,41 @@ class OffsetKeepsMedia(ReferenceEngine):
 
 
 class OffsetOneMore(ReferenceEngine):
-    def continued(self, step: protocol.Turn, parent: Held) -> Held:
+    def continued(self, step: protocol.TurnStep, parent: Held) -> Held:
         if not step.offset:
             return super().continued(step, parent)
         fields = {name: getattr(step, name) for name in step.__struct_fields__}
-        return super().continued(protocol.Turn(**fields | {"offset": step.offset + 1}), parent)
+        return super().continued(protocol.TurnStep(**fields | {"offset": step.offset + 1}), parent)
 
 
 class ReplaceKeepsHistory(ReferenceEngine):
     """Replacing everything still continues from the last turn."""
 
-    def turn(self, step: protocol.Turn) -> None:
+    def turn(self, step: protocol.TurnStep) -> None:
         known = self.sessions[step.session].known
         if step.replace and step.parent is None and known:
             fields = {name: getattr(step, name) for name in step.__struct_fields__}
-            step = protocol.Turn(**fields | {"parent": known[0], "replace": True})
+            step = protocol.TurnStep(**fields | {"parent": known[0], "replace": True})
         super().turn(step)
 
 
 class ReplaceAfterDropsReply(ReferenceEngine):
-    def continued(self, step: protocol.Turn, parent: Held) -> Held:
+    def continued(self, step: protocol.TurnStep, parent: Held) -> Held:
         if step.replace:
             parent = replace(parent, output_ids=())
         return super().continued(step, parent)
 
 
 class DropKeepsReply(ReferenceEngine):
-    def continued(self, step: protocol.Turn, parent: Held) -> Held:
+    def continued(self, step: protocol.TurnStep, parent: Held) -> Held:
         fields = {name: getattr(step, name) for name in step.__struct_fields__}
-        return super().continued(protocol.Turn(**fields | {"drop_previous_output": False}), parent)
+        return super().continued(protocol.TurnStep(**fields | {"drop_previous_output": False}), parent)
 
 
 class ReplyUncut(ReferenceEngine):
     """All generated tokens count, past max_new_tokens too."""
 
-    def continued(self, step: protocol.Turn, parent: Held) -> Held:
+    def continued(self, step: protocol.TurnStep, parent: Held) -> Held:
         return super().continued(step, replace(parent, max_new_tokens=1 << 20))
 
 
@@ -146,7 +146,7 @@ class AbortLeavesTokens(ReferenceEngine):
 
 
 class StreamingDropsReply(ReferenceEngine):
-    def continued(self, step: protocol.Turn, parent: Held) -> Held:
+    def continued(self, step: protocol.TurnStep, parent: Held) -> Held:
         if self.sessions[step.session].streaming:
             parent = replace(parent, output_ids=())
         return super().continued(step, parent)
@@ -155,18 +155,18 @@ class StreamingDropsReply(ReferenceEngine):
 class AppendDropsLastToken(ReferenceEngine):
     """The reply's last token, which has no cache entry, is lost."""
 
-    def continued(self, step: protocol.Turn, parent: Held) -> Held:
+    def continued(self, step: protocol.TurnStep, parent: Held) -> Held:
         return super().continued(step, replace(parent, output_ids=parent.output_ids[:-1]))
 
 
 class RefusesNothing(ReferenceEngine):
-    def refuses(self, session: HeldSession, step: protocol.Turn) -> bool:
+    def refuses(self, session: HeldSession, step: protocol.TurnStep) -> bool:
         unknown = not session.streaming and step.parent is not None and step.parent not in session.known
         return unknown
 
 
 class RefusesSecondChild(ReferenceEngine):
-    def refuses(self, session: HeldSession, step: protocol.Turn) -> bool:
+    def refuses(self, session: HeldSession, step: protocol.TurnStep) -> bool:
         return super().refuses(session, step) or (not session.streaming and len(session.known) > 1)
 
 
