@@ -216,6 +216,19 @@ def match(
     return None
 
 
+def nearest(failure: Failure, entries: Iterable[Known], predicted: Iterable[Failure]) -> Known | None:
+    """The entry that is closest to a failure which the listed bugs predict, number for number, where none has its shape:
+    what a wrong table shows first depends on what else is in it."""
+    if not any(alike(failure, other) for other in predicted):
+        return None
+
+    def distance(known: Known) -> tuple[bool, bool, bool]:
+        rule, mode, signature = known.entry.key
+        return ((rule, mode) != (failure.rule, failure.mode), signature != failure.signature, rule != failure.rule)
+
+    return min((known for known in entries if known.entry.cause in BUGS), key=distance, default=None)
+
+
 def _gives(cause: str, subject: Scenario | Script, failure: Failure, predicted: Iterable[Failure]) -> bool:
     """Whether this cause gives this failure; "" stands for nothing in particular and so for everything."""
     if isinstance(subject, Script) and cause in SCRIPT_CAUSES:
@@ -229,7 +242,8 @@ def entries_for(
     """The entry that expects each failure.
 
     A consequence (`follows`) is expected with its causes: with the failures of the rule that it follows, in the same
-    scenario, when each of them is. Those of a modelled bug must have been predicted as well.
+    scenario, when each of them is. Those of a modelled bug must have been predicted as well, and whatever they
+    predict is expected, in whatever shape.
     """
     own = [match(failure, entries, subject, predicted) for failure in failures]
     found = []
@@ -243,7 +257,7 @@ def entries_for(
             known = causes[0] if causes and None not in causes else None
             if known is not None and known.entry.cause in BUGS:
                 known = known if any(alike(failure, other) for other in predicted) else None
-        found.append(known)
+        found.append(known or nearest(failure, entries, predicted))
     return found
 
 

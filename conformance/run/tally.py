@@ -105,7 +105,7 @@ class Tally:
             if isinstance(known, KnownDifference):
                 says = self._says(known, done) if known.gives else known.name in shown
             else:
-                says = known.entry.key in must if known.entry.cause in BUGS else known.name in shown
+                says = known.name in shown or (known.entry.cause in BUGS and known.entry.key in must)
             if says or known.name in shown:
                 counts = self.summary.entries.setdefault(done.phase, {}).setdefault(known.name, Counts())
                 counts.predicted += says

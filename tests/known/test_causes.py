@@ -70,6 +70,17 @@ def test_a_cause_predicts_its_witness_to_the_number(known: Known, planted_worker
 
 
 @pytest.mark.parametrize("known", ENTRIES, ids=lambda known: known.path.stem)
+def test_what_listed_bugs_predict_is_expected_in_whatever_shape_it_shows(known: Known) -> None:
+    """Without an entry for its shape it is another entry's; another value there is nobody's."""
+    must = predicted(plan(scenario_of(known)), BUGS)
+    others = [one for one in ENTRIES if one.entry.key != known.entry.key]
+    assert None not in entries_for(scenario_of(known), must, others, must)
+    for failure in must:
+        if failure.key == known.entry.key:
+            assert entries_for(scenario_of(known), [other_values(failure)], ENTRIES, must) == [None]
+
+
+@pytest.mark.parametrize("known", ENTRIES, ids=lambda known: known.path.stem)
 def test_a_witness_passes_once_its_cause_is_mended(known: Known, planted_worker: Worker) -> None:
     planned = plan(scenario_of(known))
     cause = known.entry.cause
