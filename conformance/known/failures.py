@@ -217,8 +217,8 @@ def match(
 
 
 def nearest(failure: Failure, entries: Iterable[Known], predicted: Iterable[Failure]) -> Known | None:
-    """The entry that is closest to a failure which the listed bugs predict, number for number, where none has its shape:
-    what a wrong table shows first depends on what else is in it."""
+    """The entry that is closest to a failure which the listed bugs predict, number for number, where none has its
+    shape: what a wrong table shows first depends on what else is in it."""
     if not any(alike(failure, other) for other in predicted):
         return None
 
