@@ -40,12 +40,12 @@ def markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
-def between_markers(document: Path) -> str | None:
+def between_markers(document: Path, begin: str = BEGIN, end: str = END) -> str | None:
     """The generated part of a document; None when its markers are missing."""
     text = document.read_text("utf-8")
-    if BEGIN not in text or END not in text:
+    if begin not in text or end not in text:
         return None
-    return text.partition(BEGIN)[2].partition(END)[0].strip("\n") + "\n"
+    return text.partition(begin)[2].partition(end)[0].strip("\n") + "\n"
 
 
 def _status(family: str, target: str, status: str, entries: tuple[KnownDifference, ...]) -> str:

@@ -13,7 +13,7 @@ import typer
 
 from ropecheck.conformance.cards.bugs import address
 from ropecheck.conformance.cards.shapes import PLACES, SHAPES, STATES, about
-from ropecheck.conformance.cli import complete
+from ropecheck.conformance.cli import complete, requests
 from ropecheck.conformance.cli import families as cli_families
 from ropecheck.conformance.cli.options import KNOWN, DeviceOption, KnownOption, TargetOption, console, target_for
 from ropecheck.conformance.errors import GaveUp, UsageError
@@ -34,7 +34,7 @@ from ropecheck.spec.modes import all_modes
 from ropecheck.spec.modes.declaration import Mode
 from ropecheck.spec.rules import Rule, all_rules
 
-list_app = typer.Typer(help="List rules, modes, targets, families or phases.", no_args_is_help=True)
+list_app = typer.Typer(help="List rules, modes, targets, families, phases or public requests.", no_args_is_help=True)
 
 
 @list_app.command("rules")
@@ -67,6 +67,18 @@ def list_families(
     out.print(cli_families.table(), width=None if out.is_terminal else 200)
     out.print("\nnot covered:")
     _table([(f"  {name}", reason) for name, reason in NOT_COVERED.items()])
+
+
+@list_app.command("requests")
+def list_requests(
+    markdown: Annotated[bool, typer.Option("--markdown", help="As the tables in docs/requests.md.")] = False,
+) -> None:
+    """What public requests can do that is not sent, field by field, and why."""
+    if markdown:
+        print(requests.markdown(), end="")
+        return
+    entries = [entry for found in requests.public_requests().classes().values() for entry in found]
+    _table([(name, "; ".join(entry.left_out)) for entry in entries if entry.left_out for name in entry.fields])
 
 
 @list_app.command("phases")

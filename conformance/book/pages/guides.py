@@ -43,6 +43,7 @@ GUIDES = {
         ("docs/matrix.md", "Rules by SGLang release."),
         ("docs/matrix-scheduler.md", "Client scripts by SGLang release."),
         ("docs/matrix-families.md", "Prompt tables by SGLang release."),
+        ("docs/requests.md", "What public requests can do that is not sent, and why."),
         ("docs/strength.md", "How strong the suite is."),
         ("CHANGELOG.md", "What changed, and what a version number says."),
     ),
