@@ -28,6 +28,12 @@ class Place:
     delta: Delta
     has_media: bool
 
+    @property
+    def gap(self) -> int:
+        """By how much the largest coordinate of the tabulated columns passes the last one of the t row."""
+        table = [row[: self.tabulated] for row in self.rows]
+        return max(map(max, table)) - table[0][-1] if self.tabulated else 0
+
     def column(self, index: int) -> tuple[int, ...]:
         """The ideal column of token `index`: tabulated inside the history, index + delta after it."""
         if index < len(self.rows[0]):

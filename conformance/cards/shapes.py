@@ -87,6 +87,14 @@ SHAPES: dict[str, Shape] = {
         usually="a turn that keeps what it was to replace, or that continues a table which is no longer its own",
         bugs=("sglang #39145",),
     ),
+    "behind one row of an earlier turn": Shape(
+        says="the columns are off by what an earlier turn of the session lacks if its answers went on from its t row",
+        usually="a retracted turn whose table was made longer from its last column",
+    ),
+    "media of earlier turns left out": Shape(
+        says="the columns are where they would be if all tokens of earlier turns were text",
+        usually="a session that dropped its media inputs",
+    ),
     "window of elsewhere": Shape(
         says="the cells are right for other tokens of the same request, some places away",
         usually="a window whose start is a prefix length of another moment",

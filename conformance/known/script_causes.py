@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ropecheck.conformance.judge.outcome import Failure
-from ropecheck.conformance.scripts.script import Arrive, Close, OpenSession, Pause, Script
+from ropecheck.conformance.scripts.script import Arrive, OpenSession, Pause, Script
 from ropecheck.conformance.scripts.servers import servers
+from ropecheck.conformance.trace.live import BEHIND, LEFT_OUT
 from ropecheck.spec.history import History
 
 ScriptCause = Callable[[Script, Failure], bool]
@@ -52,36 +53,33 @@ def clearing_walks_a_changing_dict(script: Script, _: Failure) -> bool:
     return False
 
 
-def close_drops_the_media(script: Script, failure: Failure) -> bool:
-    """An ordinary session with media is closed, and the wrong columns are plain indices."""
-    ordinary = {one.session for one in script.actions if isinstance(one, OpenSession) and not one.streaming}
-    closed = {one.session for one in script.actions if isinstance(one, Close)} & ordinary
-    media = {turn.session for turn in turns(script) if brings_media(turn.prompt)}
-    return bool(closed & media) and failure.signature == "delta missing"
+def close_drops_the_media(_: Script, failure: Failure) -> bool:
+    """The request's session, an ordinary one, was closed before, and the wrong columns are plain indices."""
+    return "closed" in failure.past and "streaming" not in failure.past and failure.signature == "delta missing"
 
 
-def output_follows_the_t_row(script: Script, _: Failure) -> bool:
-    """Something retracts, and a prompt ends with media."""
-    ends = (not one.prompt[-1].is_text for one in script.actions if isinstance(one, Arrive))
-    return may_retract(script) and any(ends)
+def output_follows_the_t_row(_: Script, failure: Failure) -> bool:
+    """The request, or a turn that it shares media inputs with, was retracted before."""
+    return "retracted" in failure.past
 
 
-def cut_keeps_the_parents_media(script: Script, _: Failure) -> bool:
-    """A turn with an offset."""
-    return any(turn.offset for turn in turns(script))
+def cut_keeps_the_parents_media(_: Script, failure: Failure) -> bool:
+    """A turn of its session had an offset."""
+    return "offset" in failure.past
 
 
-def retraction_ends_a_turn(script: Script, _: Failure) -> bool:
-    """A streaming session's turn may be retracted, and another turn comes."""
+def retraction_ends_a_turn(script: Script, failure: Failure) -> bool:
+    """A streaming session's turn was retracted; for the end of a server: may be, and another turn comes."""
+    if failure.rule != "schedule.survives":
+        return {"streaming", "retracted"} <= set(failure.past)
     streams = {one.session for one in script.actions if isinstance(one, OpenSession) and one.streaming}
     sessions = [turn.session for turn in turns(script) if turn.session in streams]
     return may_retract(script) and len(sessions) > len(set(sessions))
 
 
-def members_have_no_media(script: Script, failure: Failure) -> bool:
-    """A beam search of a prompt with media, and the wrong columns are plain indices."""
-    searched = (one for one in script.actions if isinstance(one, Arrive) and one.beams > 1)
-    return failure.signature == "delta missing" and any(brings_media(one.prompt) for one in searched)
+def members_have_no_media(_: Script, failure: Failure) -> bool:
+    """The request is a beam search, and the wrong columns are plain indices."""
+    return failure.signature == "delta missing" and "beams" in failure.past
 
 
 def members_have_no_entry(script: Script, _: Failure) -> bool:
@@ -153,3 +151,12 @@ SCRIPT_CAUSES: Mapping[str, ScriptCause] = {
         transferred_turn_has_a_record_too_many,
     )
 }
+
+SPREADS: Mapping[str, frozenset[str]] = {
+    "output-follows-the-t-row": frozenset({"continues from one row", BEHIND}),
+    "retraction-ends-a-turn": frozenset({"delta missing", LEFT_OUT}),
+    "close-drops-the-media": frozenset({"delta missing"}),
+    "cut-keeps-the-parents-media": frozenset({"columns of the parent"}),
+    "members-have-no-media": frozenset({"delta missing"}),
+}
+"""Shapes in which a request's later rows show what went wrong in it before; any other is a finding of its own."""

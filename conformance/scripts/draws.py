@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import msgspec
 from hypothesis import strategies as st
 
+from ropecheck.conformance.scripts.legal import legal
 from ropecheck.conformance.scripts.script import (
     Action,
     Arrive,
@@ -149,7 +151,11 @@ def drawn(number: Number, name: str = "drawn", only: Sequence[str] = ()) -> Scri
         actions += machine.move()
     if not machine.reqs:
         actions.append(machine.arrive())
-    return Script(name, server, tuple(actions), family, accept=number(0, 3))
+    script = Script(name, server, tuple(actions), family, accept=number(0, 3))
+    while not legal(script):  # sessions keep more than a small pool holds
+        actions.pop()
+        script = msgspec.structs.replace(script, actions=tuple(actions))
+    return script
 
 
 def random_scripts(seed: int, count: int, only: Sequence[str] = ()) -> Iterator[Script]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from ropecheck.conformance.scripts.script import Action, Arrive, Close, GiveUp, OpenSession, Pause, Script, Step
-from ropecheck.conformance.scripts.servers import server
+from ropecheck.conformance.scripts.servers import server, servers
 from ropecheck.spec.families import family as find_family
+from ropecheck.spec.families.declaration import MediaFamily
 from ropecheck.spec.history import OutOfDomain, length
 
 MOST_TOKENS = 400
 """Of one prompt: with turns and replies it stays inside the toy model's context."""
 MOST_STEPS = 200
 MOST_NEW = 200
+RESERVE = 16
+"""Tokens of a pool that an engine may want to stay free when it admits a request."""
 
 
 def check(script: Script) -> None:
@@ -43,6 +46,28 @@ def check(script: Script) -> None:
             case Step(times=times):
                 if not 1 <= times <= MOST_STEPS:
                     raise OutOfDomain(f"{where}.times: {times} is not in 1 .. {MOST_STEPS}")
+    _fits(script, family)
+
+
+def _fits(script: Script, family: MediaFamily) -> None:
+    """What streaming sessions keep until they are closed leaves room in the pool for every other request: one that has
+    none waits for a close that never comes, and no server is to blame."""
+    pool = servers()[script.server].arguments.get("max_total_tokens")
+    if pool is None:
+        return
+    arrived = [one for one in script.actions if isinstance(one, Arrive)]
+    closed = {one.session for one in script.actions if isinstance(one, Close)}
+    streams = {one.session for one in script.actions if isinstance(one, OpenSession) and one.streaming}
+    most: dict[int | None, int] = {}
+    for one in arrived:
+        most[one.session] = most.get(one.session, 0) + length(family, one.prompt) + one.max_new_tokens
+    kept = {session: tokens for session, tokens in most.items() if session in streams - closed}
+    for one in arrived:
+        alone = length(family, one.prompt) + one.beams * one.max_new_tokens
+        needs = alone if one.session is None else most[one.session]
+        others = sum(tokens for session, tokens in kept.items() if session != one.session)
+        if others and others + needs + RESERVE > int(pool):
+            raise OutOfDomain(f"request {one.req}: the pool of {pool} tokens is full of what streaming sessions keep")
 
 
 def _arrive(action: Arrive, where: str, reqs: set[int], sessions: set[int]) -> None:

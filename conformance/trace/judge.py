@@ -299,7 +299,8 @@ class Judge:
         where: str,
     ) -> Failure:
         deltas = [other.place.delta for other in neighbours if other is not None and other is not live]
-        signature = wrong.shape or shape_of(view, wrong, deltas, live.parent_place if live is not None else None)
+        parent, moves = (None, None) if live is None else (live.parent_place, live.moves)
+        signature = wrong.shape or shape_of(view, wrong, deltas, parent, moves)
         follows = ""
         if live is not None:
             follows, live.wrong = live.wrong, live.wrong or one.id
@@ -317,6 +318,7 @@ class Judge:
             observed=observed,
             where=where,
             follows=follows,
+            past=tuple(sorted(live.past)) if live is not None else (),
         )
 
 

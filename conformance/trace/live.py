@@ -12,6 +12,9 @@ from ropecheck.spec.history import Delta, History, OutOfDomain, Run, cut, length
 from ropecheck.spec.session import afresh, continued, must_refuse, reply_tokens, without_reply
 from ropecheck.spec.views import Place
 
+BEHIND = "behind one row of an earlier turn"
+LEFT_OUT = "media of earlier turns left out"
+
 
 @dataclass(slots=True, eq=False)
 class LiveRequest:
@@ -55,6 +58,11 @@ class LiveRequest:
     """The columns of the turn that it continues."""
     refuse: bool | None = None
     """A turn: whether the engine must refuse it."""
+    past: set[str] = field(default_factory=set)
+    """What was done to it (`Failure.past`); turns of a session share it, as they share media inputs."""
+    moves: dict[int, str] = field(default_factory=dict)
+    """By how much a turn stands off where what a retraction does to an earlier one of its session is wrong: shift ->
+    shape. Turns of a session share it."""
 
     @property
     def total(self) -> int:
@@ -94,6 +102,8 @@ class TracedSession:
     in_flight: str = ""
     lost: bool = False
     """Which turn is its last cannot be known from outside: a turn came while an aborted one may have been running."""
+    past: set[str] = field(default_factory=set)
+    moves: dict[int, str] = field(default_factory=dict)
 
 
 class Histories:
@@ -124,11 +134,14 @@ class Histories:
 
     def open(self, event: events.Opened) -> None:
         """A session is opened; of a name that is open already the engine refuses the second."""
-        self.sessions.setdefault(event.session, TracedSession(event.streaming))
+        self.sessions.setdefault(
+            event.session, TracedSession(event.streaming, past={"streaming"} if event.streaming else set())
+        )
 
     def close(self, session: str) -> None:
         """A session is closed: later turns are refused, running ones go on."""
-        self.sessions.pop(session, None)
+        if (closed := self.sessions.pop(session, None)) is not None:
+            closed.past.add("closed")
 
     def arrive(self, event: events.Arrived) -> LiveRequest | None:
         """A request arrives. None where nothing can be said of it."""
@@ -200,6 +213,9 @@ class Histories:
         width = len(place.rows[0])
         live = LiveRequest(event.req, history, width, place, event.max_new_tokens, event.session, refuse=refuse)
         live.beams = event.beams
+        if event.session in self.sessions:
+            live.past, live.moves = self.sessions[event.session].past, self.sessions[event.session].moves
+        live.past.update(what for what, done in (("beams", event.beams > 1), ("offset", event.offset)) if done)
         self.live[event.req] = live
         return live
 
@@ -261,6 +277,12 @@ class Histories:
         live = self.live.get(name)
         if live is not None:
             live.computed, live.running, live.free, live.undecided, live.pending = 0, False, True, True, None
+            live.past.add("retracted")
+            gap = live.place.gap
+            live.moves |= {-by: BEHIND for by in range(min(gap, live.delivered), gap + 1)}
+            if "streaming" in live.past:
+                live.moves[-live.place.delta] = LEFT_OUT
+            live.moves.pop(0, None)
 
     def transfer(self, name: str, answers: tuple[int, ...]) -> None:
         """Another engine computed the prompt and the first answers."""

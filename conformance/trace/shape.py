@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ropecheck.spec.rules import Violation
@@ -11,8 +11,15 @@ from ropecheck.spec.views import Place, Row
 Column = tuple[int, ...]
 
 
-def shape_of(view: Any, wrong: Violation, deltas: Sequence[int], parent: Place | None = None) -> str:
-    """deltas: those of the other requests in the batch. parent: the turn that the request continues."""
+def shape_of(
+    view: Any,
+    wrong: Violation,
+    deltas: Sequence[int],
+    parent: Place | None = None,
+    moves: Mapping[int, str] | None = None,
+) -> str:
+    """deltas: those of the other requests in the batch. parent: the turn that the request continues. moves: see
+    `LiveRequest`."""
     if not isinstance(view, Row) or view.columns is None:
         return "other values"
     if wrong.axis == "1d":
@@ -22,11 +29,15 @@ def shape_of(view: Any, wrong: Violation, deltas: Sequence[int], parent: Place |
         right = view.place.column(index)
         if seen != right:
             cells.append((index, right, seen))
-    return _explained(view.place, cells, deltas, parent)
+    return _explained(view.place, cells, deltas, parent, moves or {})
 
 
 def _explained(
-    place: Place, cells: list[tuple[int, Column, Column]], deltas: Sequence[int], parent: Place | None
+    place: Place,
+    cells: list[tuple[int, Column, Column]],
+    deltas: Sequence[int],
+    parent: Place | None,
+    moves: Mapping[int, str],
 ) -> str:
     """cells: index, right column, observed column of every wrong one."""
     own = place.delta
@@ -36,13 +47,15 @@ def _explained(
 
     if not any(value for _, _, seen in cells for value in seen):
         return "all zero"
-    if parent is not None and all(seen == parent.column(index) for index, _, seen in cells):
+    shifts = {got - want for _, right, seen in cells for got, want in zip(seen, right, strict=True)}
+    if shifts == {-place.gap} and cells[0][0] >= place.tabulated and not by(0):
+        return "continues from one row"
+    if len(shifts) == 1 and not by(0) and (moved := moves.get(min(shifts))):
+        return moved
+    if parent is not None and parent.has_media and _of(parent, cells):
         return "columns of the parent"
     if by(0):
         return "delta missing"
-    shifts = {got - want for _, right, seen in cells for got, want in zip(seen, right, strict=True)}
-    if len(shifts) == 1 and _from_one_row(place, next(iter(shifts))):
-        return "continues from one row"
     if any(delta and delta != own and by(delta) for delta in deltas):
         return "delta of another request"
     if own and by(2 * own):
@@ -60,12 +73,9 @@ def _explained(
     return "other values"
 
 
-def _from_one_row(place: Place, shift: int) -> bool:
-    """Whether tokens behind the table stand as if only one of its rows went on."""
-    if not place.rows or not place.rows[0]:
-        return False
-    free = max(max(row) for row in place.rows) + 1
-    return any(shift == row[-1] + 1 - free != 0 for row in place.rows)
+def _of(parent: Place, cells: list[tuple[int, Column, Column]]) -> bool:
+    """Whether the cells are the parent's: its columns, or the indices with its delta, as drafts read them."""
+    return all(seen == parent.column(at) or set(seen) == {at + parent.delta} for at, _, seen in cells)
 
 
 def _indices(view: Row) -> str:

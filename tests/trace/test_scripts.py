@@ -101,3 +101,13 @@ def test_shrinking_leaves_what_the_failure_needs() -> None:
     assert failure is not None
     assert len(smaller.actions) == 3  # the abort wants a request of its own
     assert smaller.server == "plain"
+
+
+def test_a_pool_that_an_open_stream_fills_is_no_script() -> None:
+    """What streaming sessions keep until they are closed may leave no room: nobody could answer the others."""
+    turn = Arrive(0, (text(140),), 2, session=0)
+    script = Script("full", "small_pool", (OpenSession(0, True), turn, Arrive(1, (text(6),), 12)))
+    with pytest.raises(OutOfDomain, match="the pool of 160 tokens"):
+        check(script)
+    check(msgspec.structs.replace(script, server="plain"))
+    check(msgspec.structs.replace(script, actions=(*script.actions, Close(0))))
