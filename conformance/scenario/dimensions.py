@@ -13,6 +13,7 @@ from ropecheck.reference.tables import BatchTables
 from ropecheck.reference.timeline import Timeline
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.families.glm_image import GLM_IMAGE
+from ropecheck.spec.families.hunyuan_vl import HUNYUAN_VL
 from ropecheck.spec.history import History
 from ropecheck.spec.views import ArrivedTurn
 
@@ -92,7 +93,8 @@ def _of_family(name: str) -> Iterator[Dimension]:
     family = FAMILIES[name]
     if family.absolute_time:
         yield _magnitude(f"{name}: delta above 0", needs="prompt_tables", most="2^16")
-    if "image" in family.kinds and family is not GLM_IMAGE:  # nothing behind its table is placed by a delta
+    # Behind GLM-Image's table nothing is placed by a delta; HunYuan-VL's index row counts on, so that its delta is 0.
+    if "image" in family.kinds and family not in (GLM_IMAGE, HUNYUAN_VL):
         yield _magnitude(f"{name}: delta below 0", needs="prompt_tables", most="2^12")
 
 
