@@ -2,7 +2,7 @@
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| - | the environment of a worker, or of a play.Server | the function that a mend goes around |
+| - | the environment of a worker, or of a play.ServerConfig | the function that a mend goes around |
 
 With every mend a run needs no entry of the known-failure list, and nothing that "follows from" one is left: each was a
 consequence, and none hid a bug of its own. A mend is named like the cause (conformance/known) that it ends. Nothing is

@@ -18,7 +18,7 @@ PAGE_SECONDS = 5.0
 
 
 class Progress:
-    """What a driver tells (see driver.Driver.tell)."""
+    """What a driver tells (see driver.CampaignDriver.tell)."""
 
     def __init__(self, say: Callable[[str], None], page: Path) -> None:
         self._say, self._page = say, page

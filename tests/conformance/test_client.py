@@ -23,7 +23,7 @@ import os, sys
 from ropecheck.adapters import protocol
 arguments = dict(zip(sys.argv[1::2], sys.argv[2::2]))
 out = os.fdopen(int(arguments["--out-fd"]), "wb")
-protocol.send(out, protocol.Answer("first", (), 0, 0))
+protocol.send(out, protocol.JobAnswer("first", (), 0, 0))
 """
 
 

@@ -34,8 +34,8 @@ ALWAYS = {
     "Counted.syncs": "counted on a device only: cost.synchronisations",
     "Counted.to_host": "told beside the copies; no rule forbids reading back",
     "Counted.lines": "words for people",
-    "Tables.ran": "counted, not judged",
-    "Table.matched": "says that a device compared the tables",
+    "TablesAnswer.ran": "counted, not judged",
+    "TablePair.matched": "says that a device compared the tables",
     "RequestState.delta_cache:dtype": "its values are compared: whoever adds them may keep them as he likes",
     "RequestState.delta_cache:another rank": "as above",
     "RequestState.delta_cache:none": "a cache may be empty at any time",
@@ -57,7 +57,7 @@ WHEN = {
         "RequestState.fill_ids": READ_BY_A_PREFILL,
         "RequestState.prefix_len": "a window's prefix_len stands in its batch, and is compared when one is admitted",
     },
-    "given": {"Table.positions": "handed to the engine: comparing it says that it was kept, not that it is right"},
+    "given": {"TablePair.positions": "handed to the engine: comparing it says that it was kept, not that it is right"},
     "moved": {
         "Rotated.query": MOVED,
         "Rotated.key": MOVED,
@@ -125,7 +125,13 @@ def test_a_changed_value_is_noticed(seed: int) -> None:
     some = [*dice.sample(others, len(others) // EVERY), min(rotations, key=lambda one: len(one.job.steps))]
     seen, silent = unnoticed(some, dice)
     assert silent == [], "\n".join(silent)
-    wanted = {"Table.positions", "Table.mrope", "RequestState.output_ids", "RequestState.aborted", "Rotated.query"}
+    wanted = {
+        "TablePair.positions",
+        "TablePair.mrope",
+        "RequestState.output_ids",
+        "RequestState.aborted",
+        "Rotated.query",
+    }
     assert wanted <= seen
 
 

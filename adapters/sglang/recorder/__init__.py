@@ -3,7 +3,7 @@
 | spec field | adapter field | engine field |
 | --- | --- | --- |
 | columns of a forward | events.Forward | what the model's `forward` is given, or the graph's own buffers |
-| a client's request | events.Arrive | `TokenizedGenerateReqInput` as the scheduler receives it |
+| a client's request | events.Arrived | `TokenizedGenerateReqInput` as the scheduler receives it |
 | committed tokens | events.Forward.answers | `GenerationBatchResult.next_token_ids`, `.accept_lens` |
 | what the client gets | events.Output | `BatchTokenIDOutput`, `AbortReq` on their way out |
 

@@ -2,8 +2,8 @@
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| runs of a prompt | events.Arrive.prompt | `input_ids`, the processor's `offsets` and `*_grid_thw` |
-| session operation | events.Arrive.session, .parent, .. | `SessionParams` |
+| runs of a prompt | events.Arrived.prompt | `input_ids`, the processor's `offsets` and `*_grid_thw` |
+| session operation | events.Arrived.session, .parent, .. | `SessionParams` |
 
 Nothing is faked, and nothing is derived: where media stand is what the processor says, how large they are its grids.
 """

@@ -3,8 +3,8 @@ are; the network's forward answers from a script.
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| a request of a client | play.Arrive | `TokenizedGenerateReqInput`, through `recv_requests` |
-| a turn of the loop | play.Step | one pass of `event_loop_normal` or `event_loop_overlap` |
+| a request of a client | play.Deliver | `TokenizedGenerateReqInput`, through `recv_requests` |
+| a turn of the loop | play.Rounds | one pass of `event_loop_normal` or `event_loop_overlap` |
 | columns of a forward | events.Forward | what the model's `forward` is given |
 
 Faked: see `FAKED`.

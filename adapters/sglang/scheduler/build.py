@@ -2,8 +2,8 @@
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| server configuration | play.Server.arguments | `ServerArgs` |
-| engine switches | play.Server.environment | `os.environ`, read by `sglang.srt.environ` |
+| server configuration | play.ServerConfig.arguments | `ServerArgs` |
+| engine switches | play.ServerConfig.environment | `os.environ`, read by `sglang.srt.environ` |
 
 Faked: the checkpoint is a configuration alone (`load_format="dummy"`), without a tokenizer.
 """

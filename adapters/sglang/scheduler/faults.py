@@ -3,7 +3,7 @@ function's text is changed and compiled again.
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| - | play.Server.environment["ROPECHECK_SCHEDULER_PATCH"] | the function whose text is changed |
+| - | play.ServerConfig.environment["ROPECHECK_SCHEDULER_PATCH"] | the function whose text is changed |
 
 Nothing is changed unless the variable is set.
 """

@@ -9,7 +9,7 @@ own (`host FD cuda`), and each start costs the imports.
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| server configuration | play.Server | one process that has published it |
+| server configuration | play.ServerConfig | one process that has published it |
 
 Faked: nothing here.
 """

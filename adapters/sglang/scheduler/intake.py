@@ -2,10 +2,10 @@
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| prompt tokens | play.Arrive.ids | `TokenizedGenerateReqInput.input_ids` |
-| prompt table, delta | play.Media.rows, .delta | `MultimodalProcessorOutput.mrope_positions`, `.mrope_position_delta` |
-| media run | play.Item.start, .stop (half-open) | `MultimodalDataItem.offsets` (last token included) |
-| session operation | events.Arrive.session, .parent, .. | `SessionParams` |
+| prompt tokens | play.Deliver.ids | `TokenizedGenerateReqInput.input_ids` |
+| prompt table, delta | play.PlayMedia.rows, .delta | `MultimodalProcessorOutput.mrope_positions`, `.mrope_position_delta` |
+| media run | play.PlayItem.start, .stop (half-open) | `MultimodalDataItem.offsets` (last token included) |
+| session operation | events.Arrived.session, .parent, .. | `SessionParams` |
 
 Faked: the processor; an item has a hash and one number of pixels.
 """

@@ -2,9 +2,9 @@
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| a turn of the loop | play.Step.times | a call of `request_receiver.recv_requests` |
+| a turn of the loop | play.Rounds.times | a call of `request_receiver.recv_requests` |
 | what the client gets | events.Output | `BatchTokenIDOutput`, `AbortReq` on their way out |
-| retraction | events.Retract | `Req.reset_for_retract` |
+| retraction | events.Retracted | `Req.reset_for_retract` |
 
 Faked: `request_receiver` (requests come from the script) and what sends outputs to other processes.
 """
