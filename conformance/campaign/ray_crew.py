@@ -1,6 +1,6 @@
 """A crew of Ray actors: one per core (or GPU) of every node, here or in a cluster. The only module that knows Ray.
 
-A node that is lost takes its actors with it: their blocks are `LostBlock` and the driver gives them out again. Nodes that
+A node that is lost takes its actors with it: their blocks are lost and the driver gives them out again. Nodes that
 join get actors. Nothing is kept in Ray that a driver would miss: a new driver needs the campaign's folder alone.
 """
 
