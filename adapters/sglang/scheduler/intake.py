@@ -3,7 +3,7 @@
 | spec field | adapter field | engine field |
 | --- | --- | --- |
 | prompt tokens | play.Deliver.ids | `TokenizedGenerateReqInput.input_ids` |
-| table, delta | play.PlayMedia.rows, .delta | `mrope_positions`, `mrope_position_delta` of `MultimodalProcessorOutput` |
+| table | play.PlayMedia.rows, .delta | `mrope_positions`, `mrope_position_delta` in `MultimodalProcessorOutput` |
 | media run | play.PlayItem.start, .stop (half-open) | `MultimodalDataItem.offsets` (last token included) |
 | session operation | events.Arrived.session, .parent, .. | `SessionParams` |
 
