@@ -139,11 +139,11 @@ def _is_refused(state: State, session: Session, op: TurnRequest) -> bool:
     if op.parent is None:
         return False
     known = op.parent in session.known
-    finished = known and (op.replace or state.requests[op.parent].status in ("finished", "aborted"))
-    if known and op.replace and state.requests[op.parent].status != "finished":
-        raise OutOfDomain("replace after a request that is still running: its history is not settled")
-    if known and state.requests[op.parent].status == "aborted":
-        raise OutOfDomain("append to an aborted request: what it saved is not defined")
+    status = state.requests[op.parent].status if known else ""
+    ended = status in ("finished", "aborted")
+    if known and rules.may_refuse(ended, status == "aborted", op.replace):
+        raise OutOfDomain("a turn that may be refused or taken: only a script (conformance/trace) sees which")
+    finished = known and (op.replace or ended)
     return rules.must_refuse(False, False, finished, known, False)
 
 

@@ -43,8 +43,8 @@ class Newest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A row of a batch. state: "live", "unknown" (never arrived) or "gone" (its end was told, and the engine has run
-    without it since)."""
+    """A row of a batch. state: "live", "unknown" (never arrived), "gone" (its end was told, and the engine has run
+    without it since) or "replaced" (another turn took its place, and it went on)."""
 
     mode: str
     req: str
@@ -137,13 +137,13 @@ def newest(view: Newest) -> Violation | None:
 
 @rule("schedule.members", of=Member, source=SCHEDULING)
 def members(view: Member) -> Violation | None:
-    """Every row of a batch must belong to a request that a client sent and that has not ended.
+    """Every row of a batch must belong to a request that a client sent and that has not ended or been replaced.
 
     Where the next forward is launched before the last one's answer is read, an ended request may ride along once.
     """
     if view.state == "live":
         return None
-    shape = "never arrived" if view.state == "unknown" else "ended before"
+    shape = {"unknown": "never arrived", "gone": "ended before", "replaced": "was replaced"}[view.state]
     return Violation(
         axis="request", observed=view.req, shape=shape, message=f"a row of request {view.req}, which {shape}"
     )

@@ -60,6 +60,17 @@ def must_refuse(streaming: bool, in_flight: bool, parent_finished: bool, parent_
     return not parent_known or not parent_finished
 
 
+def may_refuse(parent_finished: bool, parent_aborted: bool, replace: bool) -> bool:
+    """A turn on one that was given up, or that replaces one that still runs, may be refused with an error.
+
+    Where it is taken, its history is that of any other turn: the whole prompt of the turn that was given up, media
+    included, the reply that its client got, and its own tokens; a replaced turn is ended. (SessionParams: the node that
+    `rid` names "is aborted and its children are cleared before the new request is inserted". No word there takes media
+    out of a context whose tokens stay.)
+    """
+    return parent_aborted or (replace and not parent_finished)
+
+
 def _reply(saved: SavedTurn) -> tuple[int, ...]:
     return saved.outputs[: reply_tokens(len(saved.outputs), saved.max_new_tokens)]
 

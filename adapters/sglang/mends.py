@@ -131,6 +131,17 @@ def a_close_waits(original: Any, controller: Any, name: str) -> None:
         session.close_on_finish = True
 
 
+def media_stay_until_the_close(original: Any, req: Any) -> None:
+    """A turn of an ordinary session that can be continued keeps its media, however it ended."""
+    if req.session is None or req.session.streaming or not isinstance(req.finished_reason, finish_abort()):
+        original(req)
+
+
+def finish_abort() -> Any:
+    """The engine's reason of a request that was given up."""
+    return importlib.import_module(BATCH).FINISH_ABORT
+
+
 def columns_by_their_owner(original: Any, made: Any, runner: Any, batch: Any, seq_positions: Any = None) -> None:
     """Packed columns belong to requests by their counts; the tail behind them stays as it is."""
     layout = getattr(batch.spec_info, "ragged_verify_layout", None)
@@ -308,6 +319,7 @@ MENDS: dict[str, Mend] = {
     "refused-turn-goes-on": {CREATE: refused_turns_leave},
     "clearing-walks-a-changing-dict": {CREATE: cleared_beforehand},
     "close-drops-the-media": {f"{SESSION}:SessionController._close": a_close_waits},
+    "abort-drops-the-media": {f"{BATCH}:Req.release_mm_inputs_on_abort": media_stay_until_the_close},
     "output-follows-the-t-row": {TOP_UP: text_after_the_largest},
     "cut-keeps-the-parents-media": {CREATE: cut_with_the_tokens},
 }

@@ -9,6 +9,7 @@ from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.scripts.script import Arrive, OpenSession, Pause, Script
 from ropecheck.conformance.scripts.servers import servers
 from ropecheck.conformance.trace.live import BEHIND, LEFT_OUT
+from ropecheck.conformance.trace.shape import GIVEN_UP
 from ropecheck.spec.history import History
 
 ScriptCause = Callable[[Script, Failure], bool]
@@ -56,6 +57,11 @@ def clearing_walks_a_changing_dict(script: Script, _: Failure) -> bool:
 def close_drops_the_media(_: Script, failure: Failure) -> bool:
     """The request's session, an ordinary one, was closed before, and the wrong columns are plain indices."""
     return "closed" in failure.past and "streaming" not in failure.past and failure.signature == "delta missing"
+
+
+def abort_drops_the_media(_: Script, failure: Failure) -> bool:
+    """A turn continues one that was given up, and what comes out knows none of its media."""
+    return "given up" in failure.past and failure.signature == GIVEN_UP
 
 
 def output_follows_the_t_row(_: Script, failure: Failure) -> bool:
@@ -139,6 +145,7 @@ SCRIPT_CAUSES: Mapping[str, ScriptCause] = {
         refused_turn_goes_on,
         clearing_walks_a_changing_dict,
         close_drops_the_media,
+        abort_drops_the_media,
         output_follows_the_t_row,
         cut_keeps_the_parents_media,
         retraction_ends_a_turn,
@@ -156,6 +163,7 @@ SPREADS: Mapping[str, frozenset[str]] = {
     "output-follows-the-t-row": frozenset({"continues from one row", BEHIND}),
     "retraction-ends-a-turn": frozenset({"delta missing", LEFT_OUT}),
     "close-drops-the-media": frozenset({"delta missing"}),
+    "abort-drops-the-media": frozenset({GIVEN_UP}),
     "cut-keeps-the-parents-media": frozenset({"columns of the parent"}),
     "members-have-no-media": frozenset({"delta missing"}),
 }

@@ -76,6 +76,7 @@ class Judge:
             case events.Closed(session=session):
                 histories.close(session)
             case events.Rest():
+                yield from _held(histories)
                 waiting = tuple(live.name for live in histories.live.values() if not live.finished)
                 view = scheduling.AtRest(retained=event.retained, leak=event.leak, unanswered=waiting)
                 yield from self._ask(view, MODE, at)
@@ -86,6 +87,7 @@ class Judge:
                 histories.gap()
                 self._saw("gap")
             case events.Died():
+                yield from _held(histories)
                 name = event.where.rsplit(" ", 1)[-1] if event.where else ""
                 error = f"raises {event.error}" + (f" in {name}" if name else "")
                 message = f"{event.error}: {event.message}"
@@ -246,7 +248,14 @@ class Judge:
         if live.refuse is not None and (event.finished or event.tokens):
             refused = event.finished == "abort" and not live.outputs and _refusal(event.message)
             yield from self._refusal(live, refused, event, at)
-        if event.tokens and event.finished != "abort":  # a request that the engine drops may end with a dummy token
+        sure = _refusal(event.message)
+        if live.held is not None and event.finished == "abort" and (sure or (live.given_up and not live.delivered)):
+            histories.refused(live, sure)
+            return
+        end = live.delivered + len(event.tokens)
+        if event.finished == "abort":  # a request that the engine drops may end with a dummy token
+            live.delivered += len(event.tokens) if tuple(live.outputs[live.delivered : end]) == event.tokens else 0
+        elif event.tokens:
             # A search answers with one of the paths that its forwards offered: only how long it is is known.
             answered = tuple(live.outputs) if live.beams == 1 else event.tokens[: len(live.outputs)]
             view = scheduling.Reply(
@@ -255,7 +264,11 @@ class Judge:
             yield from self._ask(view, MODE, at, live)
             live.delivered += len(event.tokens)
         if event.finished:
+            if live.replaced_by is not None and live.went_on > 2:
+                went_on = scheduling.Member(mode=MODE, req=live.name, state="replaced")
+                yield from self._ask(went_on, MODE, at, live.replaced_by)
             histories.finish(live, event.finished)
+            yield from _let_go(live)
 
     def _refusal(self, live: LiveRequest, refused: bool, event: events.Output, at: int) -> Iterator[Failure]:
         if live.refuse and not event.finished:
@@ -284,7 +297,11 @@ class Judge:
             by_mode[mode] = by_mode.get(mode, 0) + 1
             wrong = one.check(view)
             if wrong is not None:
-                yield self._failure(one, wrong, view, mode, at, live, row, neighbours, where)
+                failure = self._failure(one, wrong, view, mode, at, live, row, neighbours, where)
+                if live is not None and live.held is not None:
+                    live.held.append(failure)
+                else:
+                    yield failure
 
     def _failure(
         self,
@@ -299,8 +316,10 @@ class Judge:
         where: str,
     ) -> Failure:
         deltas = [other.place.delta for other in neighbours if other is not None and other is not live]
-        parent, moves = (None, None) if live is None else (live.parent_place, live.moves)
-        signature = wrong.shape or shape_of(view, wrong, deltas, parent, moves)
+        parent, moves, forgotten = (
+            (None, None, None) if live is None else (live.parent_place, live.moves, live.forgotten)
+        )
+        signature = wrong.shape or shape_of(view, wrong, deltas, parent, moves, forgotten)
         follows = ""
         if live is not None:
             follows, live.wrong = live.wrong, live.wrong or one.id
@@ -326,6 +345,16 @@ class BadTrace(ValueError):
     """The stream is not a trace, or not one that this suite can read; the message says why."""
 
 
+def _let_go(live: LiveRequest) -> list[Failure]:
+    """The engine has taken a turn that it might have refused: what is wrong with it counts."""
+    held, live.held = live.held or [], None
+    return held
+
+
+def _held(histories: Histories) -> list[Failure]:
+    return [failure for live in histories.live.values() for failure in _let_go(live)]
+
+
 def _tables_of(view: Any) -> tuple[TableView | None, TableView | None]:
     if not isinstance(view, Row) or view.columns is None:
         return None, None
@@ -344,6 +373,8 @@ def _refusal(message: str) -> bool:
 def _advance(mode: Mode, event: events.Forward, row: int, live: LiveRequest, read: Tokens) -> None:
     """What the forward does to the history: tokens are computed, and the model answers."""
     answers = event.answers[row] if event.answers else ()
+    live.newest = len(answers)
+    live.went_on += live.running
     if mode.name == "target_verify":
         live.computed = live.verified + len(answers)
         live.outputs.extend(answers)

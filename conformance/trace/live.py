@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ropecheck.adapters import events
+from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.reference.prompt_tables import prompt_table
 from ropecheck.spec.families import family as find_family
 from ropecheck.spec.families.declaration import MediaFamily
 from ropecheck.spec.history import Delta, History, OutOfDomain, Run, cut, length, text
-from ropecheck.spec.session import afresh, continued, must_refuse, reply_tokens, without_reply
+from ropecheck.spec.session import afresh, continued, may_refuse, must_refuse, reply_tokens, without_reply
 from ropecheck.spec.views import Place
 
 BEHIND = "behind one row of an earlier turn"
@@ -56,6 +57,8 @@ class LiveRequest:
     """The first rule that its rows broke."""
     parent_place: Place | None = None
     """The columns of the turn that it continues."""
+    forgotten: Place | None = None
+    """Its columns if that turn, which was given up, had been text."""
     refuse: bool | None = None
     """A turn: whether the engine must refuse it."""
     past: set[str] = field(default_factory=set)
@@ -63,10 +66,24 @@ class LiveRequest:
     moves: dict[int, str] = field(default_factory=dict)
     """By how much a turn stands off where what a retraction does to an earlier one of its session is wrong: shift ->
     shape. Turns of a session share it."""
+    held: list[Failure] | None = None
+    """A turn that the engine may refuse: what is wrong with it, if it does not."""
+    cut: bool = False
+    """Such a turn took others out of its session, if the engine takes it."""
+    replaced_by: LiveRequest | None = None
+    """The turn that ends this one."""
+    went_on: int = 0
+    """Forwards that have continued its reply since."""
+    newest: int = 0
+    """Answers of the last forward."""
 
     @property
     def total(self) -> int:
         return self.width + len(self.outputs)
+
+    def told(self) -> bool:
+        """Whether the client has every answer but those of the last forward, which may not have been read yet."""
+        return self.beams == 1 and len(self.outputs) - self.delivered <= self.newest
 
     def resume(self) -> None:
         """A request whose memory had been taken back goes on: what its prefill ended with is its history."""
@@ -101,7 +118,8 @@ class TracedSession:
     last: str = ""
     in_flight: str = ""
     lost: bool = False
-    """Which turn is its last cannot be known from outside: a turn came while an aborted one may have been running."""
+    """Which turns it has cannot be known from outside: one came while an aborted one may have been running, or one
+    that was to take others out was refused."""
     past: set[str] = field(default_factory=set)
     moves: dict[int, str] = field(default_factory=dict)
 
@@ -115,7 +133,7 @@ class Histories:
         self.live: dict[str, LiveRequest] = {}
         self.sessions: dict[str, TracedSession] = {}
         self.unsettled: set[str] = set()
-        """Requests whose history no definition settles (a turn on an aborted one): they are not judged."""
+        """Requests whose history cannot be known from outside: they are not judged."""
         self.blind = False
         """Events are missing: requests that were not seen to arrive may be there."""
         self.strangers = False
@@ -162,10 +180,9 @@ class Histories:
         name = session.last if session.streaming else event.parent
         parent = session.turns.get(name)
         before = self.live.get(session.in_flight if session.streaming else name)
-        if before is not None and before.given_up and not before.finished and not rewrites:
-            session.lost = session.streaming
-            self._unsettled(event, session, name, new)
-            return None
+        running = before is not None and not before.finished
+        if session.streaming and before is not None and before.given_up and running and not rewrites:
+            session.lost = True
         if session.lost:
             self._unsettled(event, session, name, new)
             return None
@@ -176,16 +193,28 @@ class Histories:
         else:
             settled = parent is not None and (bool(parent.finished) or event.replace)
             refuse = must_refuse(False, False, settled, parent is not None, False)
-        if refuse:
+        either = parent is not None and (
+            may_refuse(bool(parent.finished), parent.finished == "abort", event.replace)
+            or (running and before is not None and before.given_up and not session.streaming)
+        )
+        if refuse and not either:
             return self._join(event, new, self._width(new), refuse=True)
-        if parent is not None and (parent.finished == "abort" or (event.replace and not parent.finished)):
-            self._unsettled(event, session, name, new)
-            return None
+        if either and parent is not None:
+            if not parent.width or (running and before is not None and not before.told()):
+                self._unsettled(event, session, name, new)
+                return None
+            if running and before is not None:
+                parent.outputs = before.delivered
         history, kept = self._history(parent, event, new)
         brings = any(not run.is_text for run in new)
         width = self._width(history)
         tabulated = width if brings or parent is None else min(parent.tabulated, kept)
-        live = self._join(event, history, tabulated, refuse=refuse)
+        live = self._join(event, history, tabulated, refuse=None if either else refuse)
+        if either:
+            live.past.add("given up")
+            live.held, live.forgotten, live.cut = [], self._place(joined((text(kept),), new), width), event.replace
+            if running and before is not None and event.replace:
+                before.replaced_by, before.went_on = live, 0
         live.wrong = parent.wrong if parent is not None else ""
         if event.replace and not session.streaming:
             self._cut_tree(session, name)
@@ -198,7 +227,7 @@ class Histories:
         return live
 
     def _unsettled(self, event: events.Arrived, session: TracedSession, name: str, new: History) -> None:
-        """What such a parent leaves is not defined."""
+        """What such a parent leaves cannot be known."""
         self.unsettled.add(event.req)
         session.turns[event.req] = Saved(new, 0, 0, 0, event.max_new_tokens, "abort", name, "")
 
@@ -258,6 +287,18 @@ class Histories:
 
     def _width(self, history: History) -> int:
         return length(self.family, history)
+
+    def refused(self, live: LiveRequest, sure: bool) -> None:
+        """The engine refused a turn that it might have taken. Not sure: its client gave it up before."""
+        live.held, live.finished = None, "abort"
+        session = self.sessions.get(live.session)
+        if session is None or live.name not in session.turns:
+            return
+        if sure:
+            del session.turns[live.name]
+        else:
+            session.turns[live.name].width = 0
+        session.lost = session.lost or live.cut
 
     def finish(self, live: LiveRequest, reason: str) -> None:
         """The client was told that the request ended."""

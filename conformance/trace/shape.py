@@ -10,6 +10,8 @@ from ropecheck.spec.views import Place, Row
 
 Column = tuple[int, ...]
 
+GIVEN_UP = "media given up"
+
 
 def shape_of(
     view: Any,
@@ -17,9 +19,10 @@ def shape_of(
     deltas: Sequence[int],
     parent: Place | None = None,
     moves: Mapping[int, str] | None = None,
+    forgotten: Place | None = None,
 ) -> str:
-    """deltas: those of the other requests in the batch. parent: the turn that the request continues. moves: see
-    `LiveRequest`."""
+    """deltas: those of the other requests in the batch. parent: the turn that the request continues. moves, forgotten:
+    see `LiveRequest`."""
     if not isinstance(view, Row) or view.columns is None:
         return "other values"
     if wrong.axis == "1d":
@@ -29,6 +32,8 @@ def shape_of(
         right = view.place.column(index)
         if seen != right:
             cells.append((index, right, seen))
+    if forgotten is not None and all(seen == forgotten.column(index) for index, _, seen in cells):
+        return GIVEN_UP
     return _explained(view.place, cells, deltas, parent, moves or {})
 
 

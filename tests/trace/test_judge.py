@@ -216,6 +216,67 @@ def test_after_an_abort_a_stream_may_take_the_next_turn_or_not(end: str) -> None
     assert not keys(*first, arrive("b", (PromptRun("text", 1),), session="s"), told)
 
 
+WORD = (PromptRun("text", 1),)
+GIVEN_UP = (
+    *(Opened("s"), arrive(session="s"), prefill("a"), Output("a", (50,)), events.Aborted("a")),
+    *(decode("a", 6), Output("a", (51,), "abort", "Aborted")),
+    arrive("b", WORD, 1, session="s", parent="a"),
+)
+TAKEN = Output("b", (50,), "length")
+REFUSED = Output("b", (50,), "abort", "the session says no")
+DUMMY = prefill("b", 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "wrong"),
+    [
+        ((5, 6), []),
+        ((7, 8), [("table.past_table", "extend", "media given up")]),
+        ((8, 9), [("table.past_table", "extend", "shifted by a constant")]),
+    ],
+)
+def test_a_turn_on_one_that_was_given_up_has_its_whole_history(columns: tuple[int, int], wrong: list[object]) -> None:
+    """Its prompt with the picture, the two answers that its client got, its own token."""
+    window = prefill("b", 7, 9, rows=(columns,) * 3)
+    assert keys(*GIVEN_UP, window, TAKEN, Rest()) == wrong
+    died = ("schedule.survives", "scheduler", "raises Error")
+    assert keys(*GIVEN_UP, window, Died("Error", "no")) == [*wrong, died]
+
+
+def test_or_it_is_refused() -> None:
+    assert not keys(*GIVEN_UP, DUMMY, REFUSED, Rest())
+    assert not keys(*GIVEN_UP, DUMMY, events.Aborted("b"), Output("b", (50,), "abort", "Aborted"), Rest())
+    child = arrive("c", WORD, 1, session="s", parent="b")
+    taken = [("session.refused", "session", "accepted")]
+    assert keys(*GIVEN_UP, DUMMY, REFUSED, child, Output("c", (50,), "length")) == taken
+
+
+REPLACED = (
+    *(Opened("s"), arrive(session="s", new=4), prefill("a"), Output("a", (50,))),
+    arrive("b", WORD, 1, session="s", parent="a", replace=True),
+)
+
+
+WENT_ON = ("schedule.members", "scheduler", "was replaced")
+
+
+@pytest.mark.parametrize(("told", "wrong"), [(TAKEN, [WENT_ON]), (REFUSED, [])])
+def test_a_running_turn_ends_when_another_replaces_it(told: Output, wrong: list[object]) -> None:
+    window = prefill("b", 6, 8, rows=((4, 5),) * 3) if wrong else DUMMY
+    ends = (decode("a", 6), Output("a", (51,), "abort", "Aborted"))
+    further = (decode("a", 6), decode("a", 7, answer=52), decode("a", 8, answer=53))
+    goes_on = (*further, Output("a", (51, 52, 53), "length"))
+    if wrong:
+        assert not keys(*REPLACED, window, *ends, told, Rest())
+    assert keys(*REPLACED, window, *goes_on, told, Rest()) == wrong
+
+
+def test_what_a_replaced_turn_keeps_is_not_known_where_its_client_is_told_at_the_end() -> None:
+    running = (Opened("s"), arrive(session="s", new=4), prefill("a"), decode("a", 6), decode("a", 7))
+    anything = prefill("b", 6, 9, rows=((9, 9, 9),) * 3)
+    assert not keys(*running, arrive("b", WORD, 1, session="s", parent="a", replace=True), anything, TAKEN)
+
+
 def test_a_session_that_is_closed_takes_no_turn() -> None:
     late = arrive("b", session="s")
     assert not keys(Opened("s"), Closed("s"), late, Output("b", (), "abort", "session s does not exist"))

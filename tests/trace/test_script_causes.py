@@ -18,6 +18,7 @@ PLAIN = Script("plain", "plain", (Arrive(0, (image(1, 4, 4),)), Arrive(1, (text(
 PAST = {
     "output-follows-the-t-row": ("retracted",),
     "close-drops-the-media": ("closed",),
+    "abort-drops-the-media": ("given up",),
     "cut-keeps-the-parents-media": ("offset",),
     "members-have-no-media": ("beams",),
     "retraction-ends-a-turn": ("retracted", "streaming"),
