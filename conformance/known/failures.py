@@ -21,7 +21,7 @@ from ropecheck.conformance.judge.outcome import Failure, Outcome
 from ropecheck.conformance.known.base import alike
 from ropecheck.conformance.known.differences import KnownDifference
 from ropecheck.conformance.known.model import BUGS
-from ropecheck.conformance.known.script_causes import SCRIPT_CAUSES, SPREADS
+from ropecheck.conformance.known.script_causes import SCRIPT_CAUSES, spreads
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scripts.script import Script
 from ropecheck.conformance.store.files import pretty, read_any, subject_of, write_atomic
@@ -255,9 +255,8 @@ def entries_for(
                 if cause.rule == failure.follows and not cause.follows
             ]
             known = causes[0] if causes and None not in causes else None
-            of_tables = failure.rule.startswith("table.") and failure.follows.startswith("table.")
-            if known is not None and known.entry.cause in SCRIPT_CAUSES and of_tables:
-                known = known if failure.signature in SPREADS.get(known.entry.cause, ()) else None
+            if isinstance(subject, Script) and not spreads(subject, failure):
+                known = None
             if known is not None and known.entry.cause in BUGS:
                 known = known if any(alike(failure, other) for other in predicted) else None
         found.append(known or nearest(failure, entries, predicted))

@@ -168,3 +168,12 @@ SPREADS: Mapping[str, frozenset[str]] = {
     "members-have-no-media": frozenset({"delta missing"}),
 }
 """Shapes in which a request's later rows show what went wrong in it before; any other is a finding of its own."""
+
+
+def spreads(script: Script, failure: Failure) -> bool:
+    """Whether a later failure of a request has a shape in which a cause spreads that applies to it; of rows alone."""
+    if not (failure.rule.startswith("table.") and failure.follows.startswith("table.")):
+        return True
+    return any(
+        failure.signature in shapes and SCRIPT_CAUSES[cause](script, failure) for cause, shapes in SPREADS.items()
+    )

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from ropecheck.conformance.judge.outcome import Failure
-from ropecheck.conformance.known.failures import Known, load, match
+from ropecheck.conformance.known.failures import Known, entries_for, load, match
 from ropecheck.conformance.known.script_causes import SCRIPT_CAUSES
 from ropecheck.conformance.scripts.script import Arrive, Script
+from ropecheck.conformance.trace.live import BEHIND, LEFT_OUT
 from ropecheck.spec.history import image, text
 
 ENTRIES = [known for known in load() if isinstance(known.witness, Script)]
@@ -41,3 +42,27 @@ def test_an_entry_is_matched_by_its_witness_alone(known: Known) -> None:
 
 def test_every_cause_has_an_entry() -> None:
     assert {known.entry.cause for known in ENTRIES} == set(SCRIPT_CAUSES)
+
+
+@pytest.mark.parametrize(
+    ("signature", "past", "expected"),
+    [
+        (BEHIND, ("retracted",), True),
+        (BEHIND, (), False),
+        ("off by one", ("retracted",), False),
+        ("delta of another request", ("retracted", "streaming"), False),
+        (LEFT_OUT, ("retracted", "streaming"), True),
+        (LEFT_OUT, ("retracted",), False),
+    ],
+)
+def test_a_later_row_is_expected_in_shapes_in_which_a_cause_spreads(
+    signature: str, past: tuple[str, ...], expected: bool
+) -> None:
+    first = next(known for known in ENTRIES if known.entry.cause == "output-follows-the-t-row")
+    cause = failure(first)
+    later = msgspec.structs.replace(
+        cause, mode="scheduler.target_verify", signature=signature, past=past, follows=cause.rule
+    )
+    known = entries_for(first.witness, [cause, later], ENTRIES)
+    assert known[0] is not None
+    assert (known[1] is not None) is expected
