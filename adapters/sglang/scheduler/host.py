@@ -34,7 +34,7 @@ from ropecheck.adapters import events, forking, play
 from ropecheck.adapters.sglang import absent_packages, boot, trace
 from ropecheck.adapters.sglang.scheduler import build, entered, faults
 
-CPU_SECONDS = {"cpu": 15.0, "cuda": 150.0}
+CPU_SECONDS = {"cpu": 45.0, "cuda": 150.0}
 """Of one script, in its own process: more means that the loop goes round for ever. A busy machine does not count; on a
 GPU kernels are compiled within it."""
 MOST_ALONE = 2
