@@ -87,6 +87,10 @@ SHAPES: dict[str, Shape] = {
         usually="a turn that keeps what it was to replace, or that continues a table which is no longer its own",
         bugs=("sglang #39145",),
     ),
+    "media given up": Shape(
+        says="the columns are those of text alone, behind a turn that was given up and whose media the engine let go",
+        usually="media released with an aborted request while its tokens are continued",
+    ),
     "behind one row of an earlier turn": Shape(
         says="the columns are off by what an earlier turn of the session lacks if its answers went on from its t row",
         usually="a retracted turn whose table was made longer from its last column",

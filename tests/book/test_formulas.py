@@ -95,7 +95,7 @@ def test_on_views_of_answers_with_planted_faults(monkeypatch: pytest.MonkeyPatch
     for example in load().examples.values():
         run(MUTANTS[example.fault], example.scenario)
     both = {rule for rule, kept in seen if not kept} & {rule for rule, kept in seen if kept}
-    assert len(both) > 35, sorted(both)
+    assert len(both) >= 35, sorted(both)
 
 
 def _modules_that_ask() -> Iterator[object]:

@@ -160,7 +160,7 @@ def test_what_an_engine_does_is_written_in_order_and_is_right(engine: Callable[.
     scheduler.handle_generate_request(request())
     scheduler.run_event_loop()
     kinds = [type(event).__name__ for event in told(tmp_path)]
-    assert kinds == ["Header", "Arrive", *["Forward", "Output"] * 4, "Rest"]
+    assert kinds == ["TraceHeader", "Arrived", *["Forward", "Output"] * 4, "Rest"]
     forwards = [event for event in told(tmp_path) if isinstance(event, events.Forward)]
     assert [forward.mode for forward in forwards] == ["extend", "decode", "decode", "decode"]
     assert all(forward.answers == ((50,),) for forward in forwards)
