@@ -92,10 +92,12 @@ def test_on_views_of_answers_with_planted_faults(monkeypatch: pytest.MonkeyPatch
 
     for module in _modules_that_ask():
         monkeypatch.setattr(module, "ask", ask)
+        if hasattr(module, "_settled"):  # what tests before this one were answered would not be asked again
+            monkeypatch.setattr(module, "_settled", asking.Settled())
     for example in load().examples.values():
         run(MUTANTS[example.fault], example.scenario)
     both = {rule for rule, kept in seen if not kept} & {rule for rule, kept in seen if kept}
-    assert len(both) >= 35, sorted(both)
+    assert len(both) > 35, sorted(both)
 
 
 def _modules_that_ask() -> Iterator[object]:
