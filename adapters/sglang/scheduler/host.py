@@ -145,6 +145,14 @@ class Hosts:
             self._wait()
 
 
+def _answer(pipe: socket.socket, body: bytes) -> Told | None:
+    """What the process at the other end says of a script; None when it is gone."""
+    with contextlib.suppress(OSError):
+        send_body(pipe, body)
+    answer = receive(pipe)
+    return None if answer is None else msgspec.msgpack.decode(answer, type=Told)
+
+
 class _Player:
     """The asker's end of one process that plays scripts."""
 
@@ -155,11 +163,8 @@ class _Player:
 
     def play(self, body: bytes) -> Told:
         """Its answer, or what became of it."""
-        with contextlib.suppress(OSError):
-            send_body(self._pipe, body)
-        answer = receive(self._pipe)
-        if answer is not None:
-            return msgspec.msgpack.decode(answer, type=Told)
+        if (answer := _answer(self._pipe, body)) is not None:
+            return answer
         try:
             while self._process.code is None and self._process.hear(LAST_NEWS):
                 pass
@@ -185,11 +190,8 @@ class _Alone:
 
     def play(self, body: bytes) -> Told:
         """Its answer, or what became of it."""
-        with contextlib.suppress(OSError):
-            send_body(self._pipe, body)
-        answer = receive(self._pipe)
-        if answer is not None:
-            return msgspec.msgpack.decode(answer, type=Told)
+        if (answer := _answer(self._pipe, body)) is not None:
+            return answer
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(LAST_NEWS)
         return ended(self._process.poll(), body)
