@@ -5,7 +5,7 @@ a host.
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| the right tables | Forward.expect | - |
+| the right tables | BuildForward.expect | - |
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ call of anything else costs a dictionary look-up.
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| - | Answer.covered | `sglang/srt/**/*.py` that mention "mrope" |
+| - | JobAnswer.covered | `sglang/srt/**/*.py` that mention "mrope" |
 
 Nothing is faked here.
 """

@@ -2,9 +2,9 @@
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| positions | Forward.positions (direct verify and draft) | `spec_info.positions` |
-| mode | Forward.mode | `ScheduleBatch.forward_mode` |
-| tables | Tables | `ForwardBatch.positions`, `.mrope_positions` |
+| positions | BuildForward.positions (direct verify and draft) | `spec_info.positions` |
+| mode | BuildForward.mode | `ScheduleBatch.forward_mode` |
+| tables | TablesAnswer | `ForwardBatch.positions`, `.mrope_positions` |
 
 Nothing is faked here.
 """

@@ -4,7 +4,7 @@
 | --- | --- | --- |
 | padded batch | Padding.batch | `capture_bs`, a list of this one size |
 | padded width | Padding.tokens / Padding.batch | `captured_req_width` (to 0.5.15 `num_tokens_per_bs`) |
-| padded tables | Table "padded" | `buffers.positions`, `buffers.mrope_positions` when `_replay_graph` is called |
+| padded tables | TablePair "padded" | `buffers.positions`, `buffers.mrope_positions` when `_replay_graph` is called |
 | kind "graph", decode and verify | - | `DecodeCudaGraphRunner.load_batch` over the job's registry |
 | kind "graph", drafts | - | `EAGLEDraftCudaGraphRunner`, `EAGLEDraftExtendCudaGraphRunner`: `.execute` |
 | kind "frozen_kv" | - | `FrozenKVMTPCudaGraphRunner.execute` |

@@ -3,7 +3,7 @@
 | spec field | adapter field | engine field |
 | --- | --- | --- |
 | operation | Job.steps[i] | the call in `HANDLERS` |
-| verdict's input | Answer.results[i] | - |
+| verdict's input | JobAnswer.results[i] | - |
 
 Faked: what the imported modules list; `FAKED` joins them.
 """

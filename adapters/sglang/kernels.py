@@ -2,8 +2,8 @@
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| - | Forward.path "fused" | `batch.seq_lens.is_cuda` (a Tensor subclass on a CPU) |
-| - | Tables.ran | kernels called by `eagle_worker_common` |
+| - | BuildForward.path "fused" | `batch.seq_lens.is_cuda` (a Tensor subclass on a CPU) |
+| - | TablesAnswer.ran | kernels called by `eagle_worker_common` |
 
 Faked on a CPU only: `spec_tree._is_xpu` is True, so that the tree is built by the engine's Triton kernel (interpreted);
 KV slot lookups that return nothing there return zeros; a draft's slot lookup that writes no positions is skipped.

@@ -2,8 +2,8 @@
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| - | Answer.engine_ns | time inside engine constructors and functions |
-| - | Answer.forwards | calls of `ForwardBatch.init_new` that returned |
+| - | JobAnswer.engine_ns | time inside engine constructors and functions |
+| - | JobAnswer.forwards | calls of `ForwardBatch.init_new` that returned |
 | - | Raised | the exception, its innermost engine frame |
 
 Nothing is faked here.

@@ -2,9 +2,9 @@
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| frozen_kv_draft | Forward.batch | `FrozenKVMTPDraftInput`, the functions of `frozen_kv_mtp_utils` |
-| widened_draft_extend | Forward.batch | `compute_widened_draft_extend_locs_positions`, `prepare_for_draft_extend` |
-| beam_decode | Forward.batch | `append_beam_tail` |
+| frozen_kv_draft | its Batch | `FrozenKVMTPDraftInput`, the functions of `frozen_kv_mtp_utils` |
+| widened_draft_extend | its Batch | `compute_widened_draft_extend_locs_positions`, `prepare_for_draft_extend` |
+| beam_decode | its Batch | `append_beam_tail` |
 
 Faked: a beam group (member rows of zeros), the stash of hidden states, as what `batches` and `speculation` fake.
 """

@@ -5,7 +5,7 @@ declares. The functions of `batches` and `forwards` are there to be used.
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| mode | Forward.batch.mode | whatever the function calls |
+| mode | BuildForward.batch.mode | whatever the function calls |
 
 Nothing is faked here.
 """

@@ -2,7 +2,7 @@
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| prompt tokens | Submit.ids, Turn.ids | `Req.origin_input_ids` |
+| prompt tokens | SubmitStep.ids, TurnStep.ids | `Req.origin_input_ids` |
 | media run | Item.spans (half-open) | `MultimodalDataItem.offsets` (last token included) |
 | prompt table, delta | Media.table, Media.delta | `MultimodalInputs.mrope_positions`, `.mrope_position_delta` |
 | generated tokens | Generate.ids | `Req.output_ids` |

@@ -3,7 +3,7 @@
 | spec field | adapter field | engine field |
 | --- | --- | --- |
 | session | Open | `Session(capacity, id, streaming)` |
-| append to | Turn.parent | `SessionParams.rid` |
+| append to | TurnStep.parent | `SessionParams.rid` |
 | replace, offset, drop_previous_output | the same | `SessionParams` |
 
 Faked: the tokenizer (None, or a stand-in that knows its start of sequence).

@@ -2,7 +2,7 @@
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| - | Answer.traced | the engine's own code objects, by file and first line |
+| - | JobAnswer.traced | the engine's own code objects, by file and first line |
 
 Nothing is faked here.
 """

@@ -2,7 +2,7 @@
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| parent of node i + 1 | Forward.parents[r][i] | `top_scores_index[r, i]` and `parent_list[r]` |
+| parent of node i + 1 | BuildForward.parents[r][i] | `top_scores_index[r, i]` and `parent_list[r]` |
 
 EAGLE numbers the candidates that a draft round scores: the root's `topk` candidates first, then, per later draft step,
 `topk` beams of `topk` candidates. A candidate's number divided by `topk` names its beam (0: the root), and

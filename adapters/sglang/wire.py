@@ -4,8 +4,8 @@
 | --- | --- | --- |
 | table [3, P] | Media.table | `MultimodalInputs.mrope_positions`, int64 [3, P], CPU |
 | delta | Media.delta | `MultimodalInputs.mrope_position_delta`, int64 [1, 1], CPU |
-| positions [T] | Table.positions | `ForwardBatch.positions` |
-| columns [3, T] | Table.mrope | `ForwardBatch.mrope_positions` |
+| positions [T] | TablePair.positions | `ForwardBatch.positions` |
+| columns [3, T] | TablePair.mrope | `ForwardBatch.mrope_positions` |
 
 Nothing is faked here.
 """
