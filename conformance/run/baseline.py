@@ -19,7 +19,7 @@ from ropecheck.conformance.store.files import pretty, write_atomic
 FOLDER = Path(__file__).parents[1] / "data" / "baseline"
 """The baselines that ship with the suite."""
 
-DRAWN = ("hypothesis", "stateful", "scheduler")
+DRAWN = ("hypothesis", "stateful", "families", "scheduler")
 """Phases whose scenarios follow from the seed: a baseline speaks of seed 0."""
 
 Reached = dict[str, dict[str, tuple[str, ...]]]
