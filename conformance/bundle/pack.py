@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import lzma
+import math
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -28,6 +29,12 @@ from ropecheck.conformance.version import spec_hash, suite_version
 
 DICTIONARY = 64 << 20
 """Bytes that the compressor looks back. Equal and nearly equal files stand together, so this is plenty."""
+
+SAMPLE = 8
+"""One path in so many is packed to guess how large the archive will be."""
+
+SURE = 1.25
+"""How far above what is allowed the guess must be to be believed."""
 
 SUITE = ("spec", "reference", "conformance", "adapters")
 
@@ -73,19 +80,24 @@ def make(options: PackOptions, out: Path, say: Say = lambda _: None) -> Made:
     """Write the archive. Raises ProvisionError, also when it is larger than asked for: then nothing is written."""
     with tempfile.TemporaryDirectory(prefix="ropecheck-bundle-") as scratch:
         members, manifest = collect(options, Path(scratch), say)
-        say(f"packing {len(members)} files")
         temporary = out.with_name(f".{out.name}.part")
+        allowed = options.max_megabytes or math.inf
+        largest = ", ".join(f"{name} {size / 1e6:.0f} MB" for name, size in biggest(members)[:6])
+        advice = (
+            f"{allowed:g} were allowed; nothing was written. "
+            f"Unpacked: {largest}. Name fewer targets, or more packages with --host-has"
+        )
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
+            guess = guessed(members, temporary, options.level)
+            if guess > SURE * allowed:
+                raise ProvisionError(f"the archive would be about {guess:.0f} MB, {advice}", 2)
+            doubt = ", which may be more than is allowed" if guess * SURE > allowed else ""
+            say(f"packing {len(members)} files, to about {guess:.0f} MB{doubt}")
             unpacked, links = pack(members, manifest, temporary, options.level)
             megabytes = temporary.stat().st_size / 1e6
-            if options.max_megabytes and megabytes > options.max_megabytes:
-                largest = ", ".join(f"{name} {size / 1e6:.0f} MB" for name, size in biggest(members)[:6])
-                raise ProvisionError(
-                    f"the archive is {megabytes:.1f} MB, {options.max_megabytes:g} were allowed; nothing was written. "
-                    f"Unpacked: {largest}. Name fewer targets, or more packages with --host-has",
-                    2,
-                )
+            if megabytes > allowed:
+                raise ProvisionError(f"the archive is {megabytes:.1f} MB, {advice}", 2)
             temporary.replace(out)
         except OSError as error:
             raise ProvisionError(f"{out}: {error.strerror or error}") from error
@@ -159,7 +171,7 @@ def suite_members() -> Iterator[ArchiveMember]:
     yield ArchiveMember(f"{ROOT}/run.py", root / "conformance" / "bundle" / "runner.py")
 
 
-def pack(members: Iterable[ArchiveMember], manifest: Manifest, out: Path, level: int = 3) -> tuple[int, int]:
+def pack(members: Iterable[ArchiveMember], manifest: Manifest | None, out: Path, level: int = 3) -> tuple[int, int]:
     """Write the archive; returns its unpacked bytes and how many files became links to an equal one."""
     filters = [{"id": lzma.FILTER_LZMA2, "preset": level, "dict_size": DICTIONARY}]
     first: dict[bytes, str] = {}
@@ -168,7 +180,8 @@ def pack(members: Iterable[ArchiveMember], manifest: Manifest, out: Path, level:
         lzma.open(out, "wb", format=lzma.FORMAT_XZ, filters=filters) as stream,
         tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
-        _add(archive, f"{ROOT}/{MANIFEST}", pretty(manifest))
+        if manifest is not None:
+            _add(archive, f"{ROOT}/{MANIFEST}", pretty(manifest))
         for member in sorted(members, key=_neighbours):
             data = member.source.read_bytes()
             digest = hashlib.sha256(data).digest()
@@ -182,6 +195,19 @@ def pack(members: Iterable[ArchiveMember], manifest: Manifest, out: Path, level:
             unpacked += len(data)
             _add(archive, member.name, data)
     return unpacked, links
+
+
+def guessed(members: Iterable[ArchiveMember], scratch: Path, level: int) -> float:
+    """Megabytes that the archive will have: some of its paths, of all releases and sizes, are packed into the file
+    `scratch`."""
+    paths: dict[str, list[tuple[int, ArchiveMember]]] = {}
+    for member in members:
+        paths.setdefault(_neighbours(member)[0], []).append((member.source.stat().st_size, member))
+    ordered = sorted(paths.values(), key=lambda found: -sum(size for size, _ in found))
+    sample = [one for found in ordered[SAMPLE // 2 :: SAMPLE] or ordered for one in found]
+    share = sum(size for size, _ in sample) / (sum(size for found in ordered for size, _ in found) or 1)
+    pack((member for _, member in sample), None, scratch, level)
+    return scratch.stat().st_size / (share or 1) / 1e6
 
 
 def _neighbours(member: ArchiveMember) -> tuple[str, str]:

@@ -7,6 +7,7 @@ import datetime
 import msgspec
 
 from ropecheck.conformance.report import ranges
+from ropecheck.conformance.run.baseline import Baseline
 from ropecheck.conformance.run.counts import EntryCount, entry_counts
 from ropecheck.conformance.run.events import Summary
 
@@ -73,6 +74,12 @@ class RunPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Some of them; the totals count all."""
     unreached: dict[str, tuple[str, ...]]
     """"rules never checked" and the like -> what a complete run would have reached."""
+    lost: tuple[str, ...] = ()
+    """Capabilities that this version is known to have and that were not found in it."""
+    reach: Baseline | None = None
+    """What was reached, phase by phase; None where a baseline does not speak of such a run."""
+    below: tuple[str, ...] = ()
+    """What the target's baseline reaches and this, where every shard is there, did not."""
 
 
 def build(summary: Summary) -> RunPart:
@@ -111,4 +118,7 @@ def build(summary: Summary) -> RunPart:
             for scenario, why, file in sorted(summary.unrun, key=lambda one: one[0].id)
         ),
         unreached={what: tuple(sorted(names)) for what, names in summary.unreached.items()},
+        lost=header.hello.lost,
+        reach=summary.reach,
+        below=summary.below,
     )

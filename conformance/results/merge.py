@@ -26,7 +26,8 @@ from ropecheck.conformance.report.json_file import (
 )
 from ropecheck.conformance.report.part import KnownState, NotOfferedCount, RunPart
 from ropecheck.conformance.results import covers as joining
-from ropecheck.conformance.results.state import derived_warnings, own_warnings
+from ropecheck.conformance.results.state import derived_warnings, own_warnings, whole
+from ropecheck.conformance.run import baseline
 from ropecheck.conformance.run.counts import added_counts
 from ropecheck.conformance.run.events import BROKEN, MAX_UNRUN
 
@@ -140,7 +141,7 @@ def _scope(one: ScopeReport, other: ScopeReport, part: RunPart) -> ScopeReport:
 def _parts(one: RunPart, other: RunPart) -> RunPart:
     unrun = _first((*one.unrun, *other.unrun), lambda each: each.id)
     files = sorted({*one.lines, *other.lines})
-    return RunPart(
+    both = RunPart(
         covers=joining.joined((*one.covers, *other.covers)),
         ended=max(one.ended, other.ended),
         interrupted=one.interrupted or other.interrupted,
@@ -154,7 +155,12 @@ def _parts(one: RunPart, other: RunPart) -> RunPart:
         ),
         unrun=tuple(sorted(unrun, key=lambda each: each.id)[:MAX_UNRUN]),
         unreached=_unreached(one.unreached, other.unreached),
+        lost=tuple(sorted({*one.lost, *other.lost})),
+        reach=baseline.both(one.reach, other.reach),
     )
+    if both.reach is None or not whole(both):
+        return both
+    return msgspec.structs.replace(both, below=baseline.below(both.reach))
 
 
 def _known(one: Iterable[KnownState], other: Iterable[KnownState]) -> tuple[KnownState, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ropecheck.conformance.report.json_file import Report
+from ropecheck.conformance.report.part import RunPart
+from ropecheck.conformance.run.baseline import below_lines
 from ropecheck.conformance.run.counts import overdue_lines
 from ropecheck.conformance.run.events import BROKEN
 from ropecheck.conformance.run.notices import not_offered_lines, unreached_lines
@@ -15,14 +17,13 @@ def exit_code(report: Report) -> int:
         return 130
     if any(not finding.known for finding in report.findings) or any(one.state in BROKEN for one in part.known):
         return 1
-    if part.gave_up or report.totals.could_not_run:
+    if part.gave_up or report.totals.could_not_run or part.lost:
         return 3
-    return 0 if any(rule.checked for rule in report.rules) else 4
+    return 0 if any(rule.checked for rule in report.rules) and not part.below else 4
 
 
-def whole(report: Report) -> bool:
+def whole(part: RunPart) -> bool:
     """Whether every shard of what it covers is there, and ran to its end."""
-    part = report.part
     return all(covers.whole for covers in part.covers) and not part.interrupted and not part.gave_up
 
 
@@ -30,10 +31,11 @@ def derived_warnings(report: Report) -> list[str]:
     """In words what other fields say; the report's remaining warnings say more than they do."""
     part = report.part
     lines: list[str] = []
-    if whole(report) and any(covers.complete for covers in part.covers):
+    if whole(part) and any(covers.complete for covers in part.covers):
         lines += unreached_lines(part.unreached)
     lines += not_offered_lines({(one.mode, one.reason): one.scenarios for one in part.not_offered})
     lines += overdue_lines(part.entries)
+    lines += below_lines(part.reach, part.below)
     lines += [f"known failure {one.name} is {one.state}: {one.message}" for one in part.known if one.state in BROKEN]
     lines += [f"could not run: {one.name} ({one.id}): {one.stage}: {one.message}" for one in part.unrun]
     if part.gave_up:

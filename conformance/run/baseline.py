@@ -1,20 +1,23 @@
 """What a run of a target must reach, rule by mode and bound by bound: green that reached less is not green.
 
 One file per target, version and device in `data/baseline`, written by `ropecheck run --write-baseline` from a run that
-somebody has looked at.
+somebody has looked at. What a run reached has the same form, so that shards add up to what they are compared with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ropecheck.conformance.errors import UsageError
-from ropecheck.conformance.run.events import Summary
 from ropecheck.conformance.scenario import dimensions
 from ropecheck.conformance.store.files import pretty, write_atomic
+
+if TYPE_CHECKING:
+    from ropecheck.conformance.run.events import Summary
 
 FOLDER = Path(__file__).parents[1] / "data" / "baseline"
 """The baselines that ship with the suite."""
@@ -22,80 +25,102 @@ FOLDER = Path(__file__).parents[1] / "data" / "baseline"
 DRAWN = ("hypothesis", "stateful", "families", "scheduler")
 """Phases whose scenarios follow from the seed: a baseline speaks of seed 0."""
 
-Reached = dict[str, dict[str, tuple[str, ...]]]
-"""Phase -> rule -> modes in which it was asked; and under `dimensions.PREFIX` the bounds that were crossed."""
-
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a right run of this engine reaches."""
+    """What a right run of this engine reaches, or what a run did."""
 
     target: str
     """The engine's own name."""
     version: str
     device: str
-    phases: Reached
+    phases: dict[str, dict[str, tuple[str, ...]]]
+    """Phase -> rule -> modes in which it was asked; and under `dimensions.PREFIX` the bounds that were crossed."""
     entries: dict[str, dict[str, int]] = {}
     """Phase -> known failure or difference -> scenarios that show it."""
 
+    @property
+    def path(self) -> Path:
+        """Where it is kept."""
+        return FOLDER / f"{self.target}-{self.version}-{self.device}.json"
 
-def path_of(target: str, version: str, device: str, folder: Path = FOLDER) -> Path:
-    """The file of a target, version and device."""
-    return folder / f"{target}-{version}-{device}.json"
 
-
-def load(target: str, version: str, device: str, folder: Path = FOLDER) -> Baseline | None:
-    """The baseline; None where nobody wrote one. Raises UsageError naming the file."""
-    path = path_of(target, version, device, folder)
+def load(like: Baseline) -> Baseline | None:
+    """The baseline of this target, version and device; None where nobody wrote one. Raises UsageError naming the
+    file."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Baseline)
+        return msgspec.json.decode(like.path.read_bytes(), type=Baseline)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise UsageError(f"{path}: no readable baseline ({error})") from error
+        raise UsageError(f"{like.path}: no readable baseline ({error})") from error
 
 
-def phase_key(phase: str, bound: str | None) -> str:
+def reached(summary: Summary, phases: Iterable[str], bound: str | None) -> Baseline:
+    """What these phases of a run reached, of those that a baseline can speak of with its seed."""
+    header = summary.header
+    named = {_key(phase, bound): phase for phase in phases if header.seed == 0 or phase not in DRAWN}
+    return Baseline(
+        target=header.hello.target,
+        version=header.hello.version,
+        device=header.device,
+        phases={key: _sorted(summary.reached.get(phase, {})) for key, phase in sorted(named.items())},
+        entries={
+            key: {name: counts.shown for name, counts in sorted(summary.entries.get(phase, {}).items())}
+            for key, phase in sorted(named.items())
+        },
+    )
+
+
+def _key(phase: str, bound: str | None) -> str:
     """A sweep of another bound reaches other things."""
     return f"{phase} {bound}" if bound and phase == "exhaustive" else phase
 
 
-def missing(summary: Summary, phases: Iterable[str], bound: str | None, baseline: Baseline) -> tuple[str, ...]:
-    """What these phases reached in the baseline and not in this run: "phase: rule in mode", "phase: known .."."""
-    out = []
-    for phase in phases:
-        here = summary.reached.get(phase, {})
-        for rule, modes in baseline.phases.get(phase_key(phase, bound), {}).items():
+def both(one: Baseline | None, other: Baseline | None) -> Baseline | None:
+    """What two runs reached together; None where a baseline speaks of only one of them."""
+    if one is None or other is None:
+        return None
+    phases, entries = {}, {}
+    for phase in sorted({*one.phases, *other.phases}):
+        rules, more = one.phases.get(phase, {}), other.phases.get(phase, {})
+        phases[phase] = _sorted({rule: {*rules.get(rule, ()), *more.get(rule, ())} for rule in {*rules, *more}})
+        shown, also = one.entries.get(phase, {}), other.entries.get(phase, {})
+        entries[phase] = {name: shown.get(name, 0) + also.get(name, 0) for name in sorted({*shown, *also})}
+    return msgspec.structs.replace(one, phases=phases, entries=entries)
+
+
+def below(reach: Baseline) -> tuple[str, ...]:
+    """What the committed baseline reaches in these phases and this does not: "phase: rule in mode", "phase: known ..".
+    Raises UsageError for a baseline that cannot be read."""
+    out: list[str] = []
+    known = load(reach)
+    for phase, here in reach.phases.items() if known is not None else ():
+        for rule, modes in known.phases.get(phase, {}).items():
             between = " " if rule == dimensions.PREFIX else " in "
             out += [f"{phase}: {rule}{between}{mode}" for mode in modes if mode not in here.get(rule, ())]
-        counts = summary.entries.get(phase, {})
-        for entry, most in baseline.entries.get(phase_key(phase, bound), {}).items():
-            if (shown := counts[entry].shown if entry in counts else 0) < most:
+        for entry, most in known.entries.get(phase, {}).items():
+            if (shown := reach.entries.get(phase, {}).get(entry, 0)) < most:
                 out.append(f"{phase}: known {entry} in {shown} scenarios, not {most}")
     return tuple(out)
 
 
-def write(summary: Summary, bound: str | None, folder: Path = FOLDER) -> Path:
-    """Keep what this run reached; phases that it did not run stay as they are in the file."""
-    header = summary.header
-    known = load(header.hello.target, header.hello.version, header.device, folder)
-    phases: Reached = dict(known.phases) if known is not None else {}
-    phases |= {phase_key(phase, bound): _sorted(rules) for phase, rules in summary.reached.items() if phase != "known"}
-    entries = dict(known.entries) if known is not None else {}
-    entries |= {
-        phase_key(phase, bound): {name: counts.shown for name, counts in sorted(summary.entries.get(phase, {}).items())}
-        for phase in summary.reached
-        if phase != "known"
-    }
-    path = path_of(header.hello.target, header.hello.version, header.device, folder)
-    kept = Baseline(
-        target=header.hello.target,
-        version=header.hello.version,
-        device=header.device,
-        phases=dict(sorted(phases.items())),
-        entries=dict(sorted(entries.items())),
-    )
-    write_atomic(path, pretty(kept))
-    return path
+def below_lines(reach: Baseline | None, below: tuple[str, ...]) -> list[str]:
+    """The same as a warning, if there is any."""
+    if reach is None or not below:
+        return []
+    return [f"reached less than the baseline of {reach.target} {reach.version} ({len(below)}): {'; '.join(below)}"]
+
+
+def write(reach: Baseline) -> Path:
+    """Keep what a run reached; phases that it did not run stay as they are in the file."""
+    known = load(reach)
+    if known is not None:
+        phases, entries = known.phases | reach.phases, known.entries | reach.entries
+        reach = msgspec.structs.replace(
+            reach, phases=dict(sorted(phases.items())), entries=dict(sorted(entries.items()))
+        )
+    write_atomic(reach.path, pretty(reach))
+    return reach.path
 
 
 def _sorted(rules: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:

@@ -11,6 +11,7 @@ from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
 from ropecheck.conformance.known.base import OnBase
 from ropecheck.conformance.known.differences import KnownDifference
 from ropecheck.conformance.known.failures import Check, Known
+from ropecheck.conformance.run.baseline import Baseline
 from ropecheck.conformance.subject import Subject
 
 
@@ -181,8 +182,10 @@ class Summary:
     """Rule -> mode (or what else it was asked about) -> checked."""
     reached: dict[str, dict[str, set[str]]] = field(default_factory=dict)
     """Phase -> rule -> modes in which it was asked there."""
+    reach: Baseline | None = None
+    """What it reached, where a baseline speaks of such a run: of everything, to its end, and of no other version."""
     below: tuple[str, ...] = ()
-    """What the target's baseline reaches and this run did not."""
+    """What the target's baseline reaches and this run, a whole one, did not."""
     modes: dict[str, list[int]] = field(default_factory=dict)
     """Mode -> [forwards (or calls of a prompt-table builder) checked, failures]."""
     situations: dict[str, int] = field(default_factory=dict)

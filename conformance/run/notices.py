@@ -163,7 +163,7 @@ def unreached_lines(kinds: Mapping[str, Sequence[str]]) -> list[str]:
     never = set(kinds.get(NEVER, ()))
     rest = tuple(name for name in kinds.get(IN_A_MODE, ()) if name.partition(" x ")[0] not in never)
     kinds = {**kinds, IN_A_MODE: rest}
-    return [f"{kind} ({len(names)}): {', '.join(names)}" for kind, names in kinds.items() if names]
+    return [f"{kind} ({len(names)}): {', '.join(sorted(names))}" for kind, names in kinds.items() if names]
 
 
 def _needs(rule: Rule) -> str:

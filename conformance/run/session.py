@@ -384,23 +384,17 @@ def refuse_illegal(where: str, scenario: Scenario | Script, device: str) -> None
         raise UsageError(f"{where}: not legal: {error}") from error
 
 
-def _measure(settings: Settings, runner: Runner) -> None:
-    """Compare what was reached with the target's baseline, or write it."""
-    summary, bound = runner.tally.summary, settings.options.bound
-    hello, device = summary.header.hello, settings.device
-    if settings.write_baseline:
-        runner.warn(f"baseline written: {baseline.write(summary, bound)}", loud=True)
-        return
-    known = baseline.load(hello.target, hello.version, device)
-    if known is None or settings.choice is not EVERYTHING or settings.base is not None:
-        return
-    phases = (phase.name for phase in settings.phases if settings.options.seed == 0 or phase.name not in baseline.DRAWN)
-    summary.below = baseline.missing(summary, phases, bound, known)
-    if summary.below:
-        names = "; ".join(summary.below)
-        runner.warn(
-            f"reached less than the baseline of {hello.target} {hello.version} ({len(summary.below)}): {names}", True
-        )
+def _measure(settings: Settings, runner: Runner, whole: bool) -> None:
+    """Compare what a whole run reached with the target's baseline, or write it; a shard's is added up by merging."""
+    summary = runner.tally.summary
+    reach = baseline.reached(summary, summary.header.phases, settings.options.bound)
+    if settings.write_baseline and whole:
+        runner.warn(f"baseline written: {baseline.write(reach)}", loud=True)
+    elif settings.choice is EVERYTHING and settings.base is None:
+        summary.reach = reach
+        summary.below = baseline.below(reach) if whole else ()
+        for line in baseline.below_lines(reach, summary.below):
+            runner.warn(line, loud=True)
 
 
 def breaks_device(failure: Failure) -> bool:
@@ -530,7 +524,8 @@ def run(settings: Settings, listeners: Iterable[Listener], warm: Pool[AnyPlan] |
             summary.gave_up = line_of(error)
         summary.totals.seconds = time.monotonic() - started
         summary.unreached = unreached(summary, {phase.needs for phase in settings.phases})
-        whole = settings.shard[1] == 1 and not summary.interrupted and not summary.gave_up and bad_input is None
+        ended = not summary.interrupted and not summary.gave_up and bad_input is None
+        whole = ended and settings.shard[1] == 1
         always = {ROUTES: summary.unreached[ROUTES]}  # by name in every run
         for line in unreached_lines(summary.unreached if settings.complete and whole else always):
             runner.warn(line)
@@ -538,8 +533,8 @@ def run(settings: Settings, listeners: Iterable[Listener], warm: Pool[AnyPlan] |
             runner.warn(line)
         for line in overdue_lines(entry_counts(summary)):
             runner.warn(line, loud=True)
-        if whole and not summary.stopped:
-            _measure(settings, runner)
+        if ended and not summary.stopped:
+            _measure(settings, runner, whole)
         scope = summary.scope
         scope.of_shard = None if summary.totals.could_not_run else scope.certificate
         scope.certificate = scope.of_shard if settings.shard[1] == 1 else None  # it speaks of the whole bound

@@ -98,15 +98,28 @@ def test_equal_files_are_packed_once_and_near_ones_side_by_side(tmp_path: Path) 
     assert bundle_runner.read_manifest(there / bundle_runner.MANIFEST) == manifest
 
 
-def test_an_archive_over_the_budget_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("guess", "told"), [(1.0, "would be about 1 MB"), (0.0, "the archive is 0")])
+def test_an_archive_over_the_budget_is_not_written(
+    guess: float, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Said before it is packed, where the guess is sure of it."""
     source = tmp_path / "blob"
     source.write_bytes(bytes(range(256)) * 4)
     manifest = Manifest(suite="s", python=HERE)
     monkeypatch.setattr(bundle, "collect", lambda *_: ([bundle.ArchiveMember("r/site/blob/x", source)], manifest))
-    out = tmp_path / "made.tar.xz"
-    with pytest.raises(ProvisionError, match="nothing was written"):
-        bundle.make(bundle.PackOptions(targets=("t",), python=HERE, max_megabytes=0.0001), out)
+    monkeypatch.setattr(bundle, "guessed", lambda *_: guess)
+    out, said = tmp_path / "made.tar.xz", list[str]()
+    with pytest.raises(ProvisionError, match=f"{told}.*nothing was written"):
+        bundle.make(bundle.PackOptions(targets=("t",), python=HERE, max_megabytes=0.0001), out, said.append)
+    assert said == ([] if guess else ["packing 1 files, to about 0 MB"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["blob"]
+
+
+def test_a_guess_is_near_what_is_packed(tmp_path: Path) -> None:
+    members = list(bundle.suite_members())
+    guess = bundle.guessed(members, tmp_path / "some", 1)
+    bundle.pack(members, None, tmp_path / "all", 1)
+    assert guess / bundle.SURE < (tmp_path / "all").stat().st_size / 1e6 < guess * bundle.SURE
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import dataclasses
 from functools import cache
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from ropecheck.conformance.judge.verdict import judge
@@ -92,12 +93,10 @@ def test_shards_add_up(tmp_path: Path) -> None:
     assert set(overdue_lines(whole.part.entries)) <= set(add(one, other).warnings)
 
 
-def test_the_baseline_wants_as_many(tmp_path: Path) -> None:
-    right = tallied(tmp_path, (0, BUGS), (1, BUGS)).summary
-    baseline.write(right, None, tmp_path)
-    hello = right.header.hello
-    kept = baseline.load(hello.target, hello.version, right.header.device, tmp_path)
-    assert kept is not None and baseline.missing(right, ["chosen"], None, kept) == ()
-    less = tallied(tmp_path, (0, BUGS), (1, frozenset())).summary
-    told = baseline.missing(less, ["chosen"], None, kept)
+def test_the_baseline_wants_as_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baseline, "FOLDER", tmp_path)
+    right, less = (tallied(tmp_path, (0, BUGS), (1, of)).summary for of in (BUGS, frozenset()))
+    baseline.write(baseline.reached(right, ["chosen"], None))
+    assert baseline.below(baseline.reached(right, ["chosen"], None)) == ()
+    told = baseline.below(baseline.reached(less, ["chosen"], None))
     assert f"chosen: known {ENTRY.name} in 1 scenarios, not 2" in told

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,10 +20,12 @@ from ropecheck.conformance.report.json_file import Report, listener
 from ropecheck.conformance.results.merge import add, merge
 from ropecheck.conformance.results.read import read
 from ropecheck.conformance.results.state import exit_code
-from ropecheck.conformance.run import phases
+from ropecheck.conformance.run import baseline, phases
+from ropecheck.conformance.run.baseline import Baseline
 from ropecheck.conformance.run.phases import Options
 from ropecheck.conformance.run.session import Settings, pool_of, run
 from ropecheck.conformance.run.warm import Warm
+from ropecheck.conformance.scenarios.chosen import chosen
 from ropecheck.conformance.targets import registry
 from tests.results.support import timeless
 
@@ -40,7 +43,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report, list[
     return folder, _run(folder / "all", (1, 1)), [_run(folder / str(n), (n, 3)) for n in (1, 2, 3)]
 
 
-def _run(out: Path, shard: tuple[int, int], seed: int = 3, mutant: str = MUTANT, **more: object) -> Report:
+def _run(out: Path, shard: tuple[int, int], seed: int = 3, mutant: str = MUTANT, **more: Any) -> Report:
     reference = registry.find("reference", "cpu")
     settings = Settings(
         target=replace(reference, argv=(*reference.argv, "--mutant", mutant)) if mutant else reference,
@@ -51,7 +54,7 @@ def _run(out: Path, shard: tuple[int, int], seed: int = 3, mutant: str = MUTANT,
         workers=2,
         shrink_seconds=0,
     )
-    run(replace(settings, **more), [partial(listener, out / "report.json")])  # type: ignore[arg-type]
+    run(replace(settings, **more), [partial(listener, out / "report.json")])
     return read(out)
 
 
@@ -64,6 +67,22 @@ def test_shards_make_the_report_of_one_run(parts: tuple[Path, Report, list[Repor
     for order in itertools.permutations(shards):
         assert timeless(merge(order)) == timeless(whole)
     assert timeless(add(shards[0], add(shards[1], shards[2]))) == timeless(whole)
+
+
+def test_shards_that_reached_less_are_as_their_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A right run reaches an idle batch; its scenarios are lost here."""
+    monkeypatch.setattr(baseline, "FOLDER", tmp_path)
+    reached = {"table.width": ("decode", "idle")}
+    wanted = Baseline(target="reference", version="0", device="cpu", phases={"chosen": reached})
+    baseline.write(wanted)
+    left = [scenario for scenario in chosen() if "idle" not in scenario.name][:30]
+    monkeypatch.setattr("ropecheck.conformance.scenarios.chosen.chosen", lambda: left)
+    small = {"phases": phases.select(["chosen"]), "mutant": "", "seed": 0, "witnesses": False, "workers": 1}
+    whole, *shards = (_run(tmp_path / str(of), of, **small) for of in ((1, 1), (1, 2), (2, 2)))
+    assert timeless(merge(shards)) == timeless(whole)
+    assert whole.part.below == ("chosen: table.width in idle",)
+    assert "reached less than the baseline of reference 0 (1): chosen: table.width in idle" in whole.warnings
+    assert [exit_code(one) for one in (whole, merge(shards), *shards)] == [4, 4, 0, 0]
 
 
 def test_a_missing_shard_is_no_certificate(parts: tuple[Path, Report, list[Report]]) -> None:
