@@ -38,21 +38,21 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     entries: dict[str, dict[str, int]] = {}
     """Phase -> known failure or difference -> scenarios that show it."""
 
-    @property
-    def path(self) -> Path:
-        """Where it is kept."""
-        return FOLDER / f"{self.target}-{self.version}-{self.device}.json"
+
+def path_of(target: str, version: str, device: str) -> Path:
+    """The file of a target, version and device."""
+    return FOLDER / f"{target}-{version}-{device}.json"
 
 
-def load(like: Baseline) -> Baseline | None:
-    """The baseline of this target, version and device; None where nobody wrote one. Raises UsageError naming the
-    file."""
+def load(target: str, version: str, device: str) -> Baseline | None:
+    """The baseline; None where nobody wrote one. Raises UsageError naming the file."""
+    path = path_of(target, version, device)
     try:
-        return msgspec.json.decode(like.path.read_bytes(), type=Baseline)
+        return msgspec.json.decode(path.read_bytes(), type=Baseline)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise UsageError(f"{like.path}: no readable baseline ({error})") from error
+        raise UsageError(f"{path}: no readable baseline ({error})") from error
 
 
 def reached(summary: Summary, phases: Iterable[str], bound: str | None) -> Baseline:
@@ -93,8 +93,10 @@ def below(reach: Baseline) -> tuple[str, ...]:
     """What the committed baseline reaches in these phases and this does not: "phase: rule in mode", "phase: known ..".
     Raises UsageError for a baseline that cannot be read."""
     out: list[str] = []
-    known = load(reach)
-    for phase, here in reach.phases.items() if known is not None else ():
+    known = load(reach.target, reach.version, reach.device)
+    if known is None:
+        return ()
+    for phase, here in reach.phases.items():
         for rule, modes in known.phases.get(phase, {}).items():
             between = " " if rule == dimensions.PREFIX else " in "
             out += [f"{phase}: {rule}{between}{mode}" for mode in modes if mode not in here.get(rule, ())]
@@ -113,14 +115,15 @@ def below_lines(reach: Baseline | None, below: tuple[str, ...]) -> list[str]:
 
 def write(reach: Baseline) -> Path:
     """Keep what a run reached; phases that it did not run stay as they are in the file."""
-    known = load(reach)
+    known = load(reach.target, reach.version, reach.device)
     if known is not None:
         phases, entries = known.phases | reach.phases, known.entries | reach.entries
         reach = msgspec.structs.replace(
             reach, phases=dict(sorted(phases.items())), entries=dict(sorted(entries.items()))
         )
-    write_atomic(reach.path, pretty(reach))
-    return reach.path
+    path = path_of(reach.target, reach.version, reach.device)
+    write_atomic(path, pretty(reach))
+    return path
 
 
 def _sorted(rules: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:

@@ -67,10 +67,9 @@ def test_what_two_shards_reach_is_what_the_run_does(tmp_path: Path) -> None:
 
 
 def test_a_torn_baseline_is_one_line(tmp_path: Path) -> None:
-    found = reach(Summary(header=header(tmp_path)))
-    found.path.write_text("{")
-    with pytest.raises(UsageError, match=rf"{found.path.name}: no readable baseline"):
-        baseline.load(found)
+    baseline.path_of("t", "1", "cpu").write_text("{")
+    with pytest.raises(UsageError, match=r"t-1-cpu\.json: no readable baseline"):
+        baseline.load("t", "1", "cpu")
 
 
 def test_a_bound_that_is_no_longer_crossed_is_named(tmp_path: Path) -> None:

@@ -72,12 +72,18 @@ def test_shards_make_the_report_of_one_run(parts: tuple[Path, Report, list[Repor
 def test_shards_that_reached_less_are_as_their_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A right run reaches an idle batch; its scenarios are lost here."""
     monkeypatch.setattr(baseline, "FOLDER", tmp_path)
-    reached = {"table.width": ("decode", "idle")}
+    reached: dict[str, tuple[str, ...]] = {"table.width": ("decode", "idle")}
     wanted = Baseline(target="reference", version="0", device="cpu", phases={"chosen": reached})
     baseline.write(wanted)
     left = [scenario for scenario in chosen() if "idle" not in scenario.name][:30]
     monkeypatch.setattr("ropecheck.conformance.scenarios.chosen.chosen", lambda: left)
-    small = {"phases": phases.select(["chosen"]), "mutant": "", "seed": 0, "witnesses": False, "workers": 1}
+    small: dict[str, Any] = {
+        "phases": phases.select(["chosen"]),
+        "mutant": "",
+        "seed": 0,
+        "witnesses": False,
+        "workers": 1,
+    }
     whole, *shards = (_run(tmp_path / str(of), of, **small) for of in ((1, 1), (1, 2), (2, 2)))
     assert timeless(merge(shards)) == timeless(whole)
     assert whole.part.below == ("chosen: table.width in idle",)
