@@ -11,8 +11,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-VERSION = 1
-"""Raised with every change that an old reader would misread."""
+VERSION = 2
+"""Raised with every change that an old reader would misread. 2: an offset of 0 is one; in 1 it was none."""
+READ = (1, 2)
+"""Versions that the judge reads."""
 
 
 class PromptRun(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -51,7 +53,7 @@ class Arrived(msgspec.Struct, frozen=True, tag="arrive", omit_defaults=True):
     session: str = ""
     parent: str = ""
     """The turn that it continues; "" for the first, a replace of everything, or a streaming session's last."""
-    offset: int = 0
+    offset: int | None = None
     replace: bool = False
     drop_previous_output: bool = False
     beams: int = 1

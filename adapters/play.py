@@ -51,6 +51,8 @@ class Deliver(msgspec.Struct, frozen=True, tag="arrive"):
     stop_every: int = 0
     """> 0: the model ends its answer with a stop token at every history index that this divides."""
     priority: int = 0
+    more: tuple[tuple[str, int | bool | str], ...] = ()
+    """Further fields of the request, or of its sampling parameters, by their public names."""
 
 
 class Tell(msgspec.Struct, frozen=True, tag="tell"):

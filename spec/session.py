@@ -50,6 +50,14 @@ def afresh(new: tuple[T, ...]) -> tuple[T, ...]:
     return new
 
 
+def kept_of(context: int, offset: int) -> int:
+    """How many of a context's tokens an offset keeps: those of context[:offset], which is how the interface writes it.
+
+    0 keeps none, more than there are keeps all.
+    """
+    return len(range(context)[:offset])
+
+
 def must_refuse(streaming: bool, in_flight: bool, parent_finished: bool, parent_known: bool, rewrites: bool) -> bool:
     """A turn whose parent is unknown or unfinished, or that rewrites or doubles a streaming session.
 
@@ -60,15 +68,18 @@ def must_refuse(streaming: bool, in_flight: bool, parent_finished: bool, parent_
     return not parent_known or not parent_finished
 
 
-def may_refuse(parent_finished: bool, parent_aborted: bool, replace: bool) -> bool:
-    """A turn on one that was given up, or that replaces one that still runs, may be refused with an error.
+def may_refuse(parent_finished: bool, parent_aborted: bool, replace: bool, offset: int | None = None) -> bool:
+    """A turn on one that was given up, that replaces one that still runs, or whose offset is negative may be refused.
+
+    A negative offset is no place in a context ("insertion point"); taken, it leaves off so many of the last tokens, as
+    `context[:offset]` says.
 
     Where it is taken, its history is that of any other turn: the whole prompt of the turn that was given up, media
     included, the reply that its client got, and its own tokens; a replaced turn is ended. (SessionParams: the node that
     `rid` names "is aborted and its children are cleared before the new request is inserted". No word there takes media
     out of a context whose tokens stay.)
     """
-    return parent_aborted or (replace and not parent_finished)
+    return parent_aborted or (replace and not parent_finished) or (offset or 0) < 0
 
 
 def _reply(saved: SavedTurn) -> tuple[int, ...]:

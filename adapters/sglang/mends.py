@@ -74,8 +74,16 @@ def cut_with_the_tokens(original: Any, session: Any, turn: Any, *args: Any, **kw
     """A turn with an offset keeps of its parent's table and items what belongs to the tokens that it keeps."""
     made = original(session, turn, *args, **kwargs)
     if turn.session_params.offset and made.multimodal_inputs is not None:
-        made.multimodal_inputs = cut(made.multimodal_inputs, turn.session_params.offset)
+        kept = len(made.origin_input_ids) - len(turn.input_ids)
+        made.multimodal_inputs = cut(made.multimodal_inputs, kept)
     return made
+
+
+def nothing_is_kept(original: Any, session: Any, turn: Any, *args: Any, **kwargs: Any) -> Any:
+    """An offset of 0 is one: it keeps no token, and a streaming session refuses it."""
+    if turn.session_params.offset == 0:
+        turn.session_params.offset = -(1 << 60)
+    return original(session, turn, *args, **kwargs)
 
 
 def cut(inputs: Any, tokens: int) -> Any:
@@ -322,6 +330,7 @@ MENDS: dict[str, Mend] = {
     "abort-drops-the-media": {f"{BATCH}:Req.release_mm_inputs_on_abort": media_stay_until_the_close},
     "output-follows-the-t-row": {TOP_UP: text_after_the_largest},
     "cut-keeps-the-parents-media": {CREATE: cut_with_the_tokens},
+    "offset-zero-is-none": {CREATE: nothing_is_kept},
 }
 """Cause -> what ends it. Causes of scenarios and of scripts may be ended alike."""
 

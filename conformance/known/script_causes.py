@@ -34,11 +34,13 @@ def may_retract(script: Script) -> bool:
 
 
 def refused_turn_goes_on(script: Script, failure: Failure) -> bool:
-    """A turn joins a session that has another one; of a turn that raises, it brings media."""
+    """A turn joins a session that has another one, names one that it has not, or rewrites a streaming one; of a turn
+    that raises, it brings media."""
     seen: set[int | None] = set()
     for turn in turns(script):
         taken = "take" in failure.signature and script.server != "decode_only"  # there any second turn is
-        if turn.session in seen and (brings_media(turn.prompt) or taken):
+        odd = turn.parent is not None or turn.offset is not None or turn.replace or turn.drop_previous_output
+        if (turn.session in seen or odd) and (brings_media(turn.prompt) or taken):
             return True
         seen.add(turn.session)
     return False
@@ -72,6 +74,11 @@ def output_follows_the_t_row(_: Script, failure: Failure) -> bool:
 def cut_keeps_the_parents_media(_: Script, failure: Failure) -> bool:
     """A turn of its session had an offset."""
     return "offset" in failure.past
+
+
+def offset_zero_is_none(_: Script, failure: Failure) -> bool:
+    """A turn of its session had the offset 0."""
+    return "offset 0" in failure.past
 
 
 def retraction_ends_a_turn(script: Script, failure: Failure) -> bool:
@@ -148,6 +155,7 @@ SCRIPT_CAUSES: Mapping[str, ScriptCause] = {
         abort_drops_the_media,
         output_follows_the_t_row,
         cut_keeps_the_parents_media,
+        offset_zero_is_none,
         retraction_ends_a_turn,
         members_have_no_media,
         members_have_no_entry,

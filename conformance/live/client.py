@@ -165,7 +165,7 @@ class Client:
 
     def _arrive(self, action: Arrive) -> None:
         new = prompt_of(action.prompt, action.content, self._patch)
-        more: dict[str, Any] = {}
+        more: dict[str, Any] = dict(action.more)
         history: ClientPrompt | None = new
         if action.session is not None:
             parent = action.parent if action.parent is not None else self._last.get(action.session)
@@ -178,7 +178,7 @@ class Client:
             if action.parent is not None:
                 params["rid"] = self.name(action.parent)
             for field_ in ("offset", "replace", "drop_previous_output"):
-                if value := getattr(action, field_):
+                if (value := getattr(action, field_)) is not None and value is not False:
                     params[field_] = value
             more["session_params"] = params
         asked = self.asked[action.req] = SentRequest(self.name(action.req), action, history)
@@ -200,7 +200,7 @@ def whole(before: SentRequest | None, action: Arrive, new: ClientPrompt) -> Clie
     """The history of a turn; None where it has none that a client could send."""
     if before is None or (action.replace and action.parent is None):
         return ClientPrompt(afresh(new.ids), new.pictures)
-    if action.offset or before.history is None or before.answer.finished not in ("length", "stop"):
+    if action.offset is not None or before.history is None or before.answer.finished not in ("length", "stop"):
         return None
     said = before.answer.tokens
     reply = said[: reply_tokens(len(said), before.action.max_new_tokens)]

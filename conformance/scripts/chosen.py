@@ -162,6 +162,73 @@ def _actions() -> dict[str, tuple[Action, ...]]:
             Step(6),
             Arrive(1, TWO_IMAGES, 3, 0, 0, offset=11),
         ),
+        "offset 0": (OpenSession(0), Arrive(0, IMAGE, 3, 0), Step(6), Arrive(1, SHORT, 3, 0, 0, offset=0)),
+        "offsets below zero": (
+            OpenSession(0),
+            Arrive(0, IMAGE, 3, 0),
+            Step(6),
+            Arrive(1, SHORT, 3, 0, 0, offset=-2),
+            Step(6),
+            Arrive(2, TWO_IMAGES, 3, 0, 0, offset=-99),
+        ),
+        "all that rewrites at once": (
+            OpenSession(0),
+            Arrive(0, IMAGE, 3, 0, offset=4),
+            Step(6),
+            Arrive(1, SHORT, 3, 0, 0, offset=10, replace=True, drop_previous_output=True),
+        ),
+        "names that nobody knows": (
+            Close(7),
+            GiveUp(9),
+            OpenSession(0),
+            OpenSession(0, True),
+            Arrive(0, IMAGE, 3, 0),
+            Step(6),
+            OpenSession(1),
+            Arrive(1, SHORT, 2, 1, 0),
+            Arrive(2, SHORT, 2, 0, 9),
+            Arrive(3, IMAGE, 2, 5),
+            Arrive(4, TWO_IMAGES, 2, None, 0, offset=3),
+            Step(6),
+            Arrive(5, SHORT, 2, 0),
+        ),
+        "ids that begin alike": (
+            Arrive(1, IMAGE, 9),
+            Arrive(10, TWO_IMAGES, 9),
+            Step(3),
+            GiveUp(1),
+            Step(2),
+            Arrive(2, SHORT, 2),
+        ),
+        "an unknown turn and a picture": (OpenSession(0), Arrive(0, IMAGE, 3, 0, 7)),
+        "a session's name again": (
+            OpenSession(0),
+            Arrive(0, IMAGE, 3, 0),
+            Step(6),
+            Close(0),
+            OpenSession(0),
+            Arrive(1, SHORT, 3, 0, 0),
+            Arrive(2, TWO_IMAGES, 3, 0),
+        ),
+        "keys of a cache": (
+            Arrive(0, IMAGE, 3, more=(("extra_key", "a"),)),
+            Step(6),
+            Arrive(1, IMAGE, 3, more=(("extra_key", "b"),)),
+            Arrive(2, IMAGE, 3, more=(("cache_salt", "a"),)),
+            Step(6),
+            Arrive(3, IMAGE, 3, more=(("extra_key", "a"), ("cache_salt", "a"))),
+            OpenSession(0),
+            Arrive(4, IMAGE, 3, 0, more=(("extra_key", "a"),)),
+            Step(6),
+            Arrive(5, TWO_IMAGES, 3, 0, 4, more=(("extra_key", "b"),)),
+        ),
+        "probabilities of a prompt": (
+            Arrive(0, LONG, 3),
+            Step(8),
+            Arrive(1, LONG, 3, more=(("return_logprob", True), ("logprob_start_len", 55))),
+            Arrive(2, LONG, 3, more=(("return_logprob", True), ("logprob_start_len", 0), ("top_logprobs_num", 0))),
+        ),
+        "an end that is ignored": (Arrive(0, IMAGE, 12, stop_every=7, more=(("ignore_eos", True),)),),
         "drop the reply": (
             OpenSession(0),
             Arrive(0, IMAGE, 3, 0),
@@ -203,6 +270,17 @@ def _actions() -> dict[str, tuple[Action, ...]]:
             Step(3),
             Arrive(2, TWO_IMAGES, 4, 0),
         ),
+        "streaming, a turn is named": (
+            OpenSession(0, True),
+            Arrive(0, IMAGE, 3, 0),
+            Step(6),
+            Arrive(1, SHORT, 3, 0, 9),
+            Step(6),
+            Arrive(2, SHORT, 3, 0, drop_previous_output=True),
+            Step(2),
+            Arrive(3, SHORT, 3, 0, offset=-1),
+            Arrive(4, TWO_IMAGES, 3, 0, 0),
+        ),
         "streaming, replace a running turn": (
             OpenSession(0, True),
             Arrive(0, IMAGE, 30, 0),
@@ -225,6 +303,21 @@ def _actions() -> dict[str, tuple[Action, ...]]:
 ENDS_THE_SERVER = ("replace everything", "two turns at once", "two turns of a stream at once", "beams paused")
 """These end 0.5.23's scheduler, however it was started: two ways say it all."""
 
+ON_TWO = (
+    *ENDS_THE_SERVER,
+    "an unknown turn and a picture",
+    "offset 0",
+    "offsets below zero",
+    "all that rewrites at once",
+    "names that nobody knows",
+    "ids that begin alike",
+    "a session's name again",
+    "keys of a cache",
+    "probabilities of a prompt",
+    "an end that is ignored",
+)
+"""Played on two servers: what is said there is read when requests arrive, however a server was started."""
+
 
 @cache
 def all_scripts() -> tuple[Script, ...]:
@@ -234,7 +327,7 @@ def all_scripts() -> tuple[Script, ...]:
         scripts += [
             Script(f"{name} ({server})", server, actions)
             for name, actions in _actions().items()
-            if name not in ENDS_THE_SERVER or server in ("plain", "overlap")
+            if name not in ON_TWO or server in ("plain", "overlap")
         ]
         scripts.append(
             Script(

@@ -83,30 +83,35 @@ class _Machine:
         plain = self.arrive()
         earlier = self.turns.setdefault(session, [])
         parent = None if self.sessions[session] or not earlier else self.one(earlier)
+        if self.number(0, 9) == 0:  # any request, or one that nobody sent, or none
+            parent = self.one((*range(plain.req), 99, None))
         earlier.append(plain.req)
-        how = self.number(0, 7)
+        how = self.number(0, 9)
+        rewrites = parent is not None or how == 9
         turn = Arrive(
             plain.req,
             plain.prompt,
             plain.max_new_tokens,
             session,
             parent,
-            offset=self.number(1, 30) if how == 0 and parent is not None else 0,
-            replace=how == 1 and parent is not None,
-            drop_previous_output=how == 2 and parent is not None,
+            offset=self.number(-5, 30) if how in (0, 3, 9) and rewrites else None,
+            replace=how in (1, 3) and parent is not None,
+            drop_previous_output=how in (2, 3) and rewrites,
             content=plain.content,
         )
         return (Step(24), turn) if len(earlier) > 1 and self.number(0, 5) else (turn,)
 
     def open(self) -> OpenSession:
-        session = self.opened
+        session = self.number(0, self.opened) if self.number(0, 4) == 0 else self.opened
         self.opened += 1
+        if session in self.sessions:  # of a name that is open already the second is refused
+            return OpenSession(session, self.number(0, 2) == 0)
         self.sessions[session] = self.number(0, 2) == 0
         return OpenSession(session, self.sessions[session])
 
     def close(self) -> Close:
-        session = self.one(sorted(self.sessions))
-        del self.sessions[session]
+        session = self.one(sorted(self.sessions)) if self.number(0, 6) else 98
+        self.sessions.pop(session, None)
         return Close(session)
 
     def move(self) -> tuple[Action, ...]:

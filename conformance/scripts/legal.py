@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ropecheck.conformance.scripts.script import Action, Arrive, Close, GiveUp, OpenSession, Pause, Script, Step
+from ropecheck.conformance.scripts.script import Action, Arrive, Close, OpenSession, Pause, Script, Step
 from ropecheck.conformance.scripts.servers import server, servers
 from ropecheck.spec.families import family as find_family
 from ropecheck.spec.families.declaration import MediaFamily
@@ -21,25 +21,14 @@ def check(script: Script) -> None:
     server(script.server)
     family = find_family(script.family)
     reqs: set[int] = set()
-    sessions: set[int] = set()
     for at, action in enumerate(script.actions):
         where = f"actions[{at}]"
         match action:
             case Arrive():
-                _arrive(action, where, reqs, sessions)
+                _arrive(action, where, reqs)
                 if not 1 <= length(family, action.prompt) <= MOST_TOKENS:
                     raise OutOfDomain(f"{where}.prompt: must have 1 .. {MOST_TOKENS} tokens")
                 reqs.add(action.req)
-            case GiveUp(req=req):
-                if req is not None and req not in reqs:
-                    raise OutOfDomain(f"{where}.req: request {req} has not arrived")
-            case OpenSession(session=session):
-                if session in sessions:
-                    raise OutOfDomain(f"{where}.session: session {session} was opened before")
-                sessions.add(session)
-            case Close(session=session):
-                if session not in sessions:
-                    raise OutOfDomain(f"{where}.session: session {session} was not opened")
             case Pause(mode=mode):
                 if mode not in ("in_place", "retract"):
                     raise OutOfDomain(f"{where}.mode: {mode!r} is not in_place or retract")
@@ -70,20 +59,11 @@ def _fits(script: Script, family: MediaFamily) -> None:
             raise OutOfDomain(f"request {one.req}: the pool of {pool} tokens is full of what streaming sessions keep")
 
 
-def _arrive(action: Arrive, where: str, reqs: set[int], sessions: set[int]) -> None:
+def _arrive(action: Arrive, where: str, reqs: set[int]) -> None:
     if action.req in reqs:
         raise OutOfDomain(f"{where}.req: request {action.req} arrived before")
     if not 0 <= action.max_new_tokens <= MOST_NEW:
         raise OutOfDomain(f"{where}.max_new_tokens: {action.max_new_tokens} is not in 0 .. {MOST_NEW}")
-    if action.session is None:
-        if action.parent is not None or action.offset or action.replace or action.drop_previous_output:
-            raise OutOfDomain(f"{where}: parent, offset, replace and drop_previous_output belong to a session")
-    elif action.session not in sessions:
-        raise OutOfDomain(f"{where}.session: session {action.session} was not opened")
-    if action.parent is not None and action.parent not in reqs:
-        raise OutOfDomain(f"{where}.parent: request {action.parent} has not arrived")
-    if action.offset < 0:
-        raise OutOfDomain(f"{where}.offset: {action.offset} is negative")
     if not 1 <= action.copies <= 4:
         raise OutOfDomain(f"{where}.copies: {action.copies} is not in 1 .. 4")
     if not 1 <= action.beams <= 4:

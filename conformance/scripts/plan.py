@@ -90,7 +90,9 @@ def _arrive(family: MediaFamily, action: Arrive, copy: int) -> play.Deliver:
     if items:
         table = prompt_table(family, action.prompt)
         media = play.PlayMedia(rows=tuple(map(tuple, table.tolist())), delta=delta(table), items=items)
-    return play.Deliver(event=event, ids=ids, media=media, stop_every=action.stop_every, priority=action.priority)
+    return play.Deliver(
+        event=event, ids=ids, media=media, stop_every=action.stop_every, priority=action.priority, more=action.more
+    )
 
 
 def _tokens(family: MediaFamily, prompt: History, content: int) -> tuple[tuple[int, ...], tuple[play.PlayItem, ...]]:

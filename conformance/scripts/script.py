@@ -22,7 +22,7 @@ class Arrive(msgspec.Struct, frozen=True, tag="arrive", omit_defaults=True):
     max_new_tokens: int = 3
     session: int | None = None
     parent: int | None = None
-    offset: int = 0
+    offset: int | None = None
     replace: bool = False
     drop_previous_output: bool = False
     content: int = 0
@@ -34,6 +34,8 @@ class Arrive(msgspec.Struct, frozen=True, tag="arrive", omit_defaults=True):
     """n of the public interface: so many answers to one prompt."""
     beams: int = 1
     """beam_width of the public interface: so many beams are searched."""
+    more: tuple[tuple[str, int | bool | str], ...] = ()
+    """Further fields of the request, or of its sampling parameters, by their public names."""
 
 
 class GiveUp(msgspec.Struct, frozen=True, tag="abort", omit_defaults=True):
@@ -130,11 +132,12 @@ def _told(action: Action) -> str:
             more = "".join(
                 f", {name}"
                 for name, on in (
-                    (f"offset {action.offset}", action.offset),
+                    (f"offset {action.offset}", action.offset is not None),
                     ("replace", action.replace),
                     ("drop_previous_output", action.drop_previous_output),
                     (f"n = {action.copies}", action.copies > 1),
                     (f"beam_width {action.beams}", action.beams > 1),
+                    *((f"{name} {value}", True) for name, value in action.more),
                 )
                 if on
             )

@@ -95,7 +95,9 @@ def _simpler(action: Action) -> Iterator[Action]:
         {"content": 0},
         {"max_new_tokens": action.max_new_tokens // 2},
         {"max_new_tokens": max(0, action.max_new_tokens - 1)},
-        {"offset": action.offset // 2},
+        {"more": ()},
+        {"offset": None},
+        {"offset": None if action.offset is None else int(action.offset / 2)},
         {"prompt": (text(1),)},
     ):
         yield change(action, **fields)

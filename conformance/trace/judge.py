@@ -96,8 +96,10 @@ class Judge:
                 histories.rest()
 
     def _begin(self, header: events.TraceHeader) -> None:
-        if header.version != events.VERSION:
-            raise BadTrace(f"a trace of version {header.version}; this suite reads version {events.VERSION}")
+        if header.version not in events.READ:
+            raise BadTrace(
+                f"a trace of version {header.version}; this suite reads {' and '.join(map(str, events.READ))}"
+            )
         if self._histories is not None and self.header is not None:
             if header.part != self.header.part + 1:
                 raise BadTrace(f"part {header.part} after part {self.header.part}")

@@ -10,7 +10,7 @@ from ropecheck.reference.prompt_tables import prompt_table
 from ropecheck.spec.families import family as find_family
 from ropecheck.spec.families.declaration import MediaFamily
 from ropecheck.spec.history import Delta, History, OutOfDomain, Run, cut, length, text
-from ropecheck.spec.session import afresh, continued, may_refuse, must_refuse, reply_tokens, without_reply
+from ropecheck.spec.session import afresh, continued, kept_of, may_refuse, must_refuse, reply_tokens, without_reply
 from ropecheck.spec.views import Place
 
 BEHIND = "behind one row of an earlier turn"
@@ -134,6 +134,8 @@ class Histories:
         self.sessions: dict[str, TracedSession] = {}
         self.unsettled: set[str] = set()
         """Requests whose history cannot be known from outside: they are not judged."""
+        self.closing: set[str] = set()
+        """Streaming sessions that were closed under a turn: when their name is free again cannot be known."""
         self.blind = False
         """Events are missing: requests that were not seen to arrive may be there."""
         self.strangers = False
@@ -152,14 +154,16 @@ class Histories:
 
     def open(self, event: events.Opened) -> None:
         """A session is opened; of a name that is open already the engine refuses the second."""
-        self.sessions.setdefault(
-            event.session, TracedSession(event.streaming, past={"streaming"} if event.streaming else set())
-        )
+        past = {"streaming"} if event.streaming else set()
+        opened = TracedSession(event.streaming, lost=event.session in self.closing, past=past)
+        self.sessions.setdefault(event.session, opened)
 
     def close(self, session: str) -> None:
         """A session is closed: later turns are refused, running ones go on."""
         if (closed := self.sessions.pop(session, None)) is not None:
             closed.past.add("closed")
+            if closed.in_flight:
+                self.closing.add(session)
 
     def arrive(self, event: events.Arrived) -> LiveRequest | None:
         """A request arrives. None where nothing can be said of it."""
@@ -176,7 +180,7 @@ class Histories:
             return None
         if session is None:
             return self._join(event, new, self._width(new), refuse=True)
-        rewrites = event.replace or bool(event.offset) or event.drop_previous_output
+        rewrites = event.replace or event.offset is not None or event.drop_previous_output
         name = session.last if session.streaming else event.parent
         parent = session.turns.get(name)
         before = self.live.get(session.in_flight if session.streaming else name)
@@ -193,10 +197,11 @@ class Histories:
         else:
             settled = parent is not None and (bool(parent.finished) or event.replace)
             refuse = must_refuse(False, False, settled, parent is not None, False)
-        either = parent is not None and (
+        unsure = parent is not None and (
             may_refuse(bool(parent.finished), parent.finished == "abort", event.replace)
             or (running and before is not None and before.given_up and not session.streaming)
         )
+        either = unsure or (not refuse and may_refuse(True, False, False, event.offset))
         if refuse and not either:
             return self._join(event, new, self._width(new), refuse=True)
         if either and parent is not None:
@@ -211,8 +216,10 @@ class Histories:
         tabulated = width if brings or parent is None else min(parent.tabulated, kept)
         live = self._join(event, history, tabulated, refuse=None if either else refuse)
         if either:
-            live.past.add("given up")
-            live.held, live.forgotten, live.cut = [], self._place(joined((text(kept),), new), width), event.replace
+            live.held, live.cut = [], event.replace
+            if unsure:
+                live.past.add("given up")
+                live.forgotten = self._place(joined((text(kept),), new), width)
             if running and before is not None and event.replace:
                 before.replaced_by, before.went_on = live, 0
         live.wrong = parent.wrong if parent is not None else ""
@@ -244,7 +251,8 @@ class Histories:
         live.beams = event.beams
         if event.session in self.sessions:
             live.past, live.moves = self.sessions[event.session].past, self.sessions[event.session].moves
-        live.past.update(what for what, done in (("beams", event.beams > 1), ("offset", event.offset)) if done)
+        done = {"beams": event.beams > 1, "offset": event.offset is not None, "offset 0": event.offset == 0}
+        live.past.update(what for what, so in done.items() if so)
         self.live[event.req] = live
         return live
 
@@ -264,9 +272,9 @@ class Histories:
             return afresh(new), 0
         reply = reply_tokens(parent.outputs, parent.max_new_tokens)
         said: History = (text(reply),) if reply and not event.drop_previous_output else ()
-        if event.offset:
+        if event.offset is not None:
             whole = parent.history + said
-            kept = min(event.offset, self._width(whole))
+            kept = kept_of(self._width(whole), event.offset)
             return joined(cut(self.family, whole, kept), new), kept
         if event.drop_previous_output:
             return joined(without_reply(parent.history, new)), parent.width

@@ -175,4 +175,4 @@ def test_the_page_holds_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.execute(["list", "requests", "--markdown"]) == 0
     assert capsys.readouterr().out == markdown()
     assert cli.execute(["list", "requests"]) == 0
-    assert "logprob_start_len" in capsys.readouterr().out
+    assert "positional_embed_overrides" in capsys.readouterr().out

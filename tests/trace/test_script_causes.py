@@ -22,6 +22,7 @@ PAST = {
     "abort-drops-the-media": ("given up",),
     "cut-keeps-the-parents-media": ("offset",),
     "members-have-no-media": ("beams",),
+    "offset-zero-is-none": ("offset 0",),
     "retraction-ends-a-turn": ("retracted", "streaming"),
 }
 """Cause -> what has been done to a request that shows it."""

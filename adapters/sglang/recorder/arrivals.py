@@ -27,7 +27,7 @@ def arrive(message: Any) -> events.Arrived:
         max_new_tokens=UNLIMITED if limit is None else int(limit),
         session=str(session.id or "") if session is not None else "",
         parent=str(session.rid or "") if session is not None else "",
-        offset=int(session.offset or 0) if session is not None else 0,
+        offset=session.offset if session is not None else None,
         replace=bool(session.replace) if session is not None else False,
         drop_previous_output=bool(session.drop_previous_output) if session is not None else False,
         beams=getattr(message.sampling_params, "beam_width", None) or 1,

@@ -56,17 +56,21 @@ def request(action: play.Deliver, room: dict[str, Any]) -> Any:
     """A tokenised request. Fields that a release lacks are left out; those that it wants besides are empty. room: where
     its prompt is computed, if not here."""
     event = action.event
-    beams = {"beam_width": event.beams} if event.beams > 1 else {}
-    if beams and "beam_width" not in inspect.signature(SamplingParams).parameters:
+    more = dict(action.more)
+    known = inspect.signature(SamplingParams).parameters
+    sampling = {name: more.pop(name) for name in set(more) & set(known)}
+    if event.beams > 1:
+        sampling["beam_width"] = event.beams
+    if event.beams > 1 and "beam_width" not in known:
         raise NoSuchArgument("this release's scheduler has no beam search")
-    params = SamplingParams(max_new_tokens=event.max_new_tokens, temperature=0.0, stop_token_ids=[STOP], **beams)
+    params = SamplingParams(max_new_tokens=event.max_new_tokens, temperature=0.0, stop_token_ids=[STOP], **sampling)
     params.normalize(None)
     session = None
-    if event.session:
+    if event.session or event.parent or event.offset is not None or event.replace or event.drop_previous_output:
         session = io_struct.SessionParams(
-            id=event.session,
+            id=event.session or None,
             rid=event.parent or None,
-            offset=event.offset or None,
+            offset=event.offset,
             replace=event.replace or None,
             drop_previous_output=event.drop_previous_output or None,
         )
@@ -80,6 +84,7 @@ def request(action: play.Deliver, room: dict[str, Any]) -> Any:
         "stream": True,
         "priority": action.priority or None,
         **room,
+        **more,
     }
     return filled(io_struct.TokenizedGenerateReqInput, given)
 

@@ -136,10 +136,14 @@ def _halves(batch: Any) -> tuple[Any, Any] | None:
 
 
 def output(logits: Any, batch: Any, positions: Any) -> Any:
-    """What a network returns, where its positions are: logits, and hidden states where the engine wants them."""
+    """What a network returns, where its positions are: logits, and hidden states and logprobs where they are wanted."""
     hidden = None
     logits = logits.to(positions.device)
     if getattr(batch.capture_hidden_mode, "name", "NULL") != "NULL":
         full = batch.capture_hidden_mode.name == "FULL"
         hidden = torch.zeros(len(positions) if full else len(logits), HIDDEN, device=positions.device)
-    return LogitsProcessorOutput(next_token_logits=logits, hidden_states=hidden)
+    asked = None
+    if batch.return_logprob and batch.extend_logprob_start_lens_cpu is not None:  # of a prompt's tokens
+        spans = zip(batch.extend_logprob_start_lens_cpu, batch.extend_seq_lens_cpu, strict=True)
+        asked = torch.zeros(sum(stop - start for start, stop in spans), device=positions.device)
+    return LogitsProcessorOutput(next_token_logits=logits, hidden_states=hidden, input_token_logprobs=asked)
