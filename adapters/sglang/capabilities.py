@@ -46,9 +46,6 @@ NOT_DRIVEN = {
     "own batches of the frozen-KV MTP and multi-layer EAGLE graphs": "they are loaded with an EAGLE draft's batch",
     "prefill, DFLASH and DSPARK graphs; capture and replay": "load steps that are not called, and graphs themselves",
     "BailingMRotaryEmbedding": "a reader of three rows whose sections follow no paper",
-    "clips in the Transformers back end": "handed unopened to transformers, and placed without intervals",
-    "GLM-Image's own processor": "its builder is called; what it makes of a client's files is not looked at",
-    "a session's turn with media and no table": "the scheduler's fallback is driven for plain requests (routes)",
     "prefill context parallelism, NPU and CPU graph runners": "other producers and consumers of tables",
 }
 """Ways to a table that no member of ForwardMode names -> what they are. A run says that it does not look at them."""

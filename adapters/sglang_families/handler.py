@@ -40,6 +40,7 @@ PROCESSORS: dict[str, tuple[str, str]] = {
     "cosmos3_edge": ("cosmos3_edge", "Cosmos3EdgeProcessor"),
     "qwen3_asr": ("qwen3_asr", "Qwen3ASRMultimodalProcessor"),
     "minicpm_v4_7": ("minicpmv4_7", "MiniCPMV4_7MultimodalProcessor"),
+    "glm_image": ("glm_image", "GlmImageProcessor"),
 }
 """family -> module among the processors, and its class."""
 

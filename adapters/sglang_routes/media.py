@@ -23,7 +23,7 @@ from ropecheck.adapters.protocol import PromptTable
 Grid = tuple[int, int, int]
 WORD = "w"
 FAKED = (
-    "video files: a decoder object with frames, rate and pixels made here",
+    "video files: a decoder object with frames, rate and pixels made here; also where transformers opens them itself",
     "sound files: samples made here, at 16 kHz",
 )
 HOP = 160
@@ -38,6 +38,8 @@ class Message:
     images: tuple[Any, ...]
     videos: tuple[Any, ...]
     sounds: tuple[Any, ...] = ()
+    targets: tuple[Grid, ...] = ()
+    """What the model is to draw, in its tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ def message(
             sent["video"].append(clip(decoder, grid, patch, next(seconds), per_step))
         at = item.stop
     written += _words(step.ids[0][at:], markers)
-    return Message(written, *(tuple(sent[kind]) for kind in ("image", "video", "audio")))
+    return Message(written, tuple(sent["image"]), tuple(sent["video"]), tuple(sent["audio"]), tuple(images))
 
 
 @dataclass(frozen=True, slots=True)

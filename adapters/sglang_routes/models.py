@@ -168,6 +168,22 @@ MODELS: dict[str, Model] = {
         14,
         per_step=1,
     ),
+    "glm_image": Model(
+        processors.drawing,
+        {
+            "image_token_id": "<|image|>",
+            "image_start_token_id": "<|dit_token_16384|>",
+            "image_end_token_id": "<|dit_token_16385|>",
+        },
+        {"image": around("dit_token_16384", "image", "dit_token_16385")},
+        32,
+        names={
+            "image_token": "<|image|>",
+            "grid_bos_token": "<sop>",
+            "grid_eos_token": "<eop>",
+            "bos_token": "<|dit_token_16384|>",
+        },
+    ),
 }
 """Families whose routes are driven."""
 

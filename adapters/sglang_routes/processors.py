@@ -64,6 +64,13 @@ def speech(words: Any, model: Any) -> Any:
     return own(feature_extractor=_transformers("WhisperFeatureExtractor")(feature_size=128), tokenizer=words)
 
 
+def drawing(words: Any, model: Any) -> Any:
+    """GLM-Image's halves a picture's sides, and tells the model what size it is to draw."""
+    size = {"shortest_edge": 1, "longest_edge": LARGEST}
+    pictures = _transformers("GlmImageImageProcessor")(patch_size=16, merge_size=1, size=size)
+    return _transformers("GlmImageProcessor")(image_processor=pictures, tokenizer=words)
+
+
 def none(words: Any, model: Any) -> Any:
     """The engine's processor does everything itself and wants a tokenizer."""
     return words

@@ -20,9 +20,9 @@ from typing import Any
 
 from ropecheck.adapters import protocol
 from ropecheck.adapters.sglang.imports import imported
-from ropecheck.adapters.sglang_routes import encoder, identity, media, models
+from ropecheck.adapters.sglang_routes import encoder, identity, media, models, turns
 
-FAKED = (*media.FAKED, *models.FAKED, *identity.FAKED, *encoder.FAKED)
+FAKED = (*media.FAKED, *models.FAKED, *identity.FAKED, *encoder.FAKED, *turns.FAKED)
 
 Call = Callable[..., Any]
 
@@ -70,12 +70,19 @@ def sent_through(step: protocol.PromptTable, name: str, call: Call, plain: bool 
     """The processor's output, the scheduler's inputs, and the processor."""
     decoder = imported("sglang.srt.utils.video_decoder").VideoDecoderWrapper
     own_files(decoder)
+
+    def process(part: protocol.PromptTable) -> Any:
+        sent = media.message(part, model.patch, model.per_step, model.marks, decoder, plain)
+        return ROUTES[name](processor, sent, call)
+
     fields = tuple(sorted(step.config.items()))
     model = models.MODELS[step.family]
     place = BACK_END if name == "transformers back end" else models.engine_class(step.family)
     processor = models.engine_processor(step.family, fields, *place)
-    sent = media.message(step, model.patch, model.per_step, model.marks, decoder, plain)
-    output = ROUTES[name](processor, sent, call)
+    if name.startswith(TURNS):
+        inputs, ids = turns.drive(step, process, padding(processor), processor, name != TURNS, call)
+        return types.SimpleNamespace(input_ids=ids), inputs, processor
+    output = process(step)
     inputs = call(imported("sglang.srt.managers.schedule_batch").MultimodalInputs.from_processor_output, output)
     if name == "scheduler":
         inputs.mrope_positions = inputs.mrope_position_delta = None
@@ -89,6 +96,9 @@ def sent_through(step: protocol.PromptTable, name: str, call: Call, plain: bool 
 class NoTable(Exception):
     """A route ended without a table: the engine's fault, told like an exception of its own."""
 
+
+TURNS = "second turn"
+"""Begins the names of the routes on which a message comes as two turns of a session."""
 
 TWICE = "two requests, "
 """Before a route's name: two requests through it, and the prefix cache between them."""
@@ -143,6 +153,24 @@ def token_prompt(processor: Any, sent: media.Message, call: Call) -> Any:
     return process(processor, sent, call, text=processor._tokenizer.encode(sent.text))
 
 
+def back_end(processor: Any, sent: media.Message, call: Call) -> Any:
+    """The processor of the Transformers back end, which hands clips unopened to transformers' processor."""
+    if sent.videos:
+        from transformers.video_utils import VideoMetadata
+
+        def fetch_videos(names: list[str], sample_indices_fn: Callable[..., Any] | None = None) -> Any:
+            clips = [sent.videos[int(name)] for name in names]
+            facts = [VideoMetadata(len(one), one.avg_fps, one.width, one.height) for one in clips]
+            for one in facts:
+                every = range(one.total_num_frames)
+                one.frames_indices = list(map(int, sample_indices_fn(one) if sample_indices_fn else every))
+            frames = [one.get_frames_as_tensor(f.frames_indices) for one, f in zip(clips, facts, strict=True)]
+            return frames, facts
+
+        processor._processor.video_processor.fetch_videos = fetch_videos
+    return process(processor, dataclasses.replace(sent, videos=tuple(map(str, range(len(sent.videos))))), call)
+
+
 def cached(processor: Any, sent: media.Message, call: Call) -> Any:
     """Through the cache of preprocessed pictures, twice: the second answer comes out of it."""
     cache = imported("sglang.srt.multimodal.cache")
@@ -171,7 +199,7 @@ def preprocessed(processor: Any, sent: media.Message, call: Call) -> Any:
         for kind, names in PROCESSED.items()
     }
     asked = dataclasses.replace(sent, videos=tuple(given["video"]) if sent.videos else ())
-    return process(processor, asked, call, text=ids, images=given["image"] if sent.images else [])
+    return process(processor, asked, call, text=ids, images=given["image"] if sent.images or sent.targets else [])
 
 
 def embedded(processor: Any, sent: media.Message, call: Call) -> Any:
@@ -194,6 +222,9 @@ def ran(processor: Any, sent: media.Message) -> tuple[list[int], Any]:
     given: dict[str, Any] = {"text": [sent.text], "return_tensors": "pt"}
     if sent.images:
         given["images"] = opened(sent)
+    if sent.targets:
+        side = models.MODELS[processor.ropecheck_family].patch
+        given |= {f"target_{name}": side * tokens for name, tokens in zip("hw", sent.targets[0][1:], strict=True)}
     if sent.videos:
         frames = [list(range(len(one))) for one in sent.videos]
         pixels = [one.get_frames_as_tensor(each) for one, each in zip(sent.videos, frames, strict=True)]
@@ -251,11 +282,15 @@ def dictionary(processor: Any, sent: media.Message, call: Call) -> Any:
 def fallback(processor: Any, output: Any, inputs: Any, call: Call) -> None:
     """What the scheduler does with a request that came without a table: after its placeholders were padded."""
     scheduler, utils = (imported(f"sglang.srt.managers.{name}") for name in ("scheduler", "mm_utils"))
-    pad = types.MethodType(model_class(processor).pad_input_ids, types.SimpleNamespace())
-    ids = call(utils.duplicate_pad_mm_input_ids, array("q", output.input_ids), inputs, pad)
+    ids = call(utils.duplicate_pad_mm_input_ids, array("q", output.input_ids), inputs, padding(processor))
     waiting = types.SimpleNamespace(multimodal_inputs=inputs, origin_input_ids=ids)
     here = types.SimpleNamespace(_mm_processor=processor)
     call(scheduler.Scheduler._maybe_compute_mrope_positions, here, waiting)
+
+
+def padding(processor: Any) -> Any:
+    """The model's function that puts hashes in the place of placeholders."""
+    return types.MethodType(model_class(processor).pad_input_ids, types.SimpleNamespace())
 
 
 def model_class(processor: Any) -> Any:
@@ -273,9 +308,11 @@ ROUTES: dict[str, Callable[[Any, media.Message, Call], Any]] = {
     "embeddings": embedded,
     "encoder apart": encoder.received,
     "scheduler": client,
-    "transformers back end": client,
+    "transformers back end": back_end,
     "rust server": wrapped,
     "dictionary": dictionary,
+    "second turn": client,
+    "second turn without a table": client,
 }
 
 RAN = {
@@ -283,6 +320,8 @@ RAN = {
     "encoder apart": "get_mm_data",
     "scheduler": "compute_mrope_positions",
     "rust server": "wrap_encoded",
+    "second turn": "extend_image_inputs",
+    "second turn without a table": "compute_mrope_positions",
 }
 
 BACK_END = ("transformers_auto", "TransformersAutoMultimodalProcessor")

@@ -35,7 +35,8 @@ NOT_COVERED: dict[str, str] = {
     "bailing_moe_v3_vl, bailing": "SGLang's own rotary embedding builds the table; the models' own code is in no "
     "release of transformers, and no paper gives positions",
     "mimo_v2, mimo_v2_asr": "Qwen2.5-VL's builder on one route of SGLang, a module that its wheel lacks on the other",
-    "moss_vl": "SGLang's processor takes the table from the checkpoint's own remote code",
+    "moss_vl": "a picture is one token of the prompt, and cross-attention reads a table of its patches; the models' "
+    "own code is in no release of transformers, and no paper gives positions",
     "interns1_pro": "SGLang's processor builds no table of three rows of its own",
 }
 """Families that a target builds and this suite does not check."""

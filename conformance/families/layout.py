@@ -48,7 +48,7 @@ class Segment(msgspec.Struct, frozen=True, tag="segment", omit_defaults=True):
     """"text", "image", "video", "audio", "track" (a video with its audio), "target" (an image to be written) or
     "newline" (text; MiniCPM-V)."""
     tokens: int = 0
-    """Text only."""
+    """Text, or what the processor writes about a target: its size, between marks."""
     grid: Grid | None = None
     seconds: float = 1.0
     features: int = 0
@@ -248,6 +248,7 @@ def lay_out(family: str, segments: tuple[Segment, ...]) -> Laid:
             writer.audio(audio_tokens(family, segment.features))
         elif segment.kind == "target":
             targets.append(grid)
+            writer.text(*[VISION_START] * segment.tokens)
         else:
             raise OutOfDomain(f"a segment of kind {segment.kind!r}")
     if targets:

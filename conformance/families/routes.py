@@ -15,6 +15,8 @@ ROUTES: dict[str, str] = {
     "transformers back end": "the processor of the Transformers back end",
     "rust server": "media that the Rust server preprocessed, as the scheduler unpacks them",
     "dictionary": "a processor's output as a dictionary",
+    "second turn": "a session's second turn, as its scheduler takes it in",
+    "second turn without a table": "the same, where the scheduler's fallback makes the table",
 }
 """Name -> what it is."""
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from ropecheck.conformance.families.case import Case, offered
-from ropecheck.conformance.families.cases import Prompt, film, picture, sound, words
+from ropecheck.conformance.families.cases import Prompt, film, picture, sound, target, words
 from ropecheck.conformance.families.layout import Segment
 from ropecheck.conformance.families.routes import IDENTITY_ROUTES, PREFIX, TWICE
 from ropecheck.spec.families import FAMILIES
@@ -21,7 +21,7 @@ QWEN = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_
 DRIVEN = (
     *QWEN,
     *("cosmos3_edge", "qwen3_omni", "qwen3_asr", "glm4_1v", "glm4_5v", "glm4_6v", "glm_ocr"),
-    *("paddleocr_vl", "ernie4_5_vl", "minicpm_v4_7"),
+    *("paddleocr_vl", "ernie4_5_vl", "minicpm_v4_7", "glm_image"),
 )
 """Families whose processors can be built here."""
 
@@ -42,6 +42,14 @@ def routes_of(family: str, kind: str) -> tuple[str, ...]:
     if kind == "image" and family in PAIRED:
         found += ["cache", "embeddings", "rust server", "dictionary"]
     return tuple(found)
+
+
+TURNS = ("second turn", "second turn without a table")
+
+
+def turns() -> dict[str, Prompt]:
+    """Media on both sides of words: the second turn begins with the words behind the first item."""
+    return {name: (images() | videos())[name] for name in ("two pictures", "two clips", "a picture, then a clip")}
 
 
 PAIRED = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
@@ -101,6 +109,28 @@ def cropped() -> dict[str, Prompt]:
     }
 
 
+def drawn() -> dict[str, Prompt]:
+    """GLM-Image: what the model is told to draw. Without a picture it draws a preview first, of a size that follows."""
+    return {
+        "draws a picture": (words(4), said(4, 6), said(13, 19)),
+        "draws another picture": (words(2), picture(4, 6), words(3), said(4, 4)),
+        "draws one picture of two": (words(1), picture(3, 5), words(1), picture(4, 2), words(1), said(2, 5)),
+    }
+
+
+def said(height: int, width: int) -> Segment:
+    """A target whose size stands in the prompt: two numbers between two marks."""
+    return msgspec.structs.replace(target(height, width), tokens=4)
+
+
+DEFAULT = said(36, 24)
+"""What GLM-Image's processor lets the model draw unless it is told: 1152 x 768 pixels, 32 a token."""
+
+
+def drawn_by_default() -> dict[str, Prompt]:
+    return {name: (*prompt, DEFAULT) for name, prompt in images().items()}
+
+
 def resized() -> dict[str, Prompt]:
     """Pictures whose sides are no whole tokens, or outside the limits."""
 
@@ -149,13 +179,19 @@ def routed(family: str) -> Iterator[Case]:
     if family == "minicpm_v4_7":
         yield from _of(family, cropped(), routes_of(family, "image"))
         return
+    if family == "glm_image":
+        yield from _of(family, drawn(), ("processor output",))
+        yield from _of(family, drawn_by_default(), ("client",))
+        yield from _of(family, {"draws another picture": drawn()["draws another picture"]}, ("token prompt",))
+        return
     kinds = FAMILIES[family].kinds
     for kind, prompts in (("image", images() | resized()), ("video", videos()), ("audio", sounds("image" in kinds))):
         if kind in kinds and (family, kind) not in UNSENT:
             yield from _of(family, prompts, routes_of(family, kind))
     if family in QWEN:
-        yield from _of(family, images(), (BACK_END,))
+        yield from _of(family, images() | (videos() if family in PAIRED else {}), (BACK_END,))
     if family in PAIRED:
+        yield from _of(family, turns(), TURNS)
         yield from pairs(family)
 
 

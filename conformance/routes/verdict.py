@@ -17,6 +17,7 @@ from ropecheck.conformance.judge.tally import ScenarioTally
 from ropecheck.conformance.routes.kinds import KINDS
 from ropecheck.reference.prompt_tables import prompt_table
 from ropecheck.spec.families import FAMILIES
+from ropecheck.spec.families.glm_image import written_history
 from ropecheck.spec.families.prompt import Prompt
 from ropecheck.spec.families.rules import ExpandedPrompt
 from ropecheck.spec.history import History, OutOfDomain, Run, run_length
@@ -34,10 +35,21 @@ def judge(case: Case, result: protocol.Result) -> Outcome:
         made = expanded(case, result.kinds)
         broken = ask(tally, case.mode, made)
         for rule, found in broken:
-            tally.fail(of_builders.failure(case, rule.id, found.shape, found.message))
+            shape = AS_TEXT if made.one_token_each and counted_on(result) else found.shape
+            tally.fail(of_builders.failure(case, rule.id, shape, found.message))
         if not broken:
             _table(tally, case, made.history, result)
     return of_builders.outcome(case, tally)
+
+
+AS_TEXT = "accepts, an item as one token of text"
+
+
+def counted_on(result: protocol.PromptTables) -> bool:
+    """Whether every token of the engine's prompt has its index, and the delta says so."""
+    table = of_builders.array(result.table)
+    line = np.arange(len(result.kinds or ()))
+    return np.array_equal(table, np.stack([line] * len(table))) and not of_builders.array(result.delta).any()
 
 
 def _pair(tally: ScenarioTally, case: Case, hit: int) -> None:
@@ -51,9 +63,10 @@ def _pair(tally: ScenarioTally, case: Case, hit: int) -> None:
 def expanded(case: Case, kinds: tuple[int, ...]) -> ExpandedPrompt:
     """The engine's prompt with the client's items."""
     (laid,) = case.laid
+    pictures = len(laid.image_grids) - len(laid.targets)
     prompt = Prompt(
         kinds=tuple(KINDS[kind] for kind in kinds),
-        image_grids=laid.image_grids,
+        image_grids=laid.image_grids[:pictures],
         video_grids=laid.video_grids,
         seconds_per_grid=laid.seconds if laid.video_grids else None,
         audio_tokens=tuple(run.tokens for run in laid.history if run.kind == "audio"),
@@ -63,7 +76,8 @@ def expanded(case: Case, kinds: tuple[int, ...]) -> ExpandedPrompt:
 
 def _table(tally: ScenarioTally, case: Case, history: History, result: protocol.PromptTables) -> None:
     routed = with_laid(case, placed(case, history, len(result.kinds or ())))
-    right = prompt_table(FAMILIES[case.family], history)
+    targets = case.laid[0].targets
+    right = prompt_table(FAMILIES[case.family], written_history(history, targets) if targets else history)
     table, delta = of_builders.array(result.table), of_builders.array(result.delta)
     of_builders.tensors(tally, routed, result, (right.shape,), ((1, 1), (1,)))
     if table.ndim != 2 or len(table) != len(right):
@@ -87,7 +101,7 @@ def placed(case: Case, history: History, tokens: int) -> Laid:
             spans.append((at, at + size))
         at += size
     ids = (0,) * tokens
-    return msgspec.structs.replace(case.laid[0], history=history, ids=ids, kinds=ids, media=tuple(spans), targets=())
+    return msgspec.structs.replace(case.laid[0], history=history, ids=ids, kinds=ids, media=tuple(spans))
 
 
 def with_laid(case: Case, laid: Laid) -> Case:

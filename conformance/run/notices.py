@@ -106,11 +106,20 @@ def unreached(summary: Summary, asked: Container[str]) -> dict[str, tuple[str, .
             mode for mode in made() if "scheduler" in asked and not summary.modes.get(f"scheduler.{mode}", [0])[0]
         ),
         **functions_not_entered(summary),
-        ROUTES: tuple(
-            f"{name} ({what})"
-            for name, what in summary.header.hello.routes.items()
-            if "routes" in asked and name not in summary.routes
-        ),
+        **(routes_not_driven(summary) if "routes" in asked else {ROUTES: ()}),
+    }
+
+
+def routes_not_driven(summary: Summary) -> dict[str, tuple[str, ...]]:
+    """Of the ways to a table that the engine's source has, those that neither a route's case nor a scheduler's script
+    took: by name, and those that cannot be taken here by reason."""
+    every = summary.header.hello.routes
+    missed = {name: name.replace("/", ".").replace(".py:", ":") for name in every if name not in summary.routes}
+    missed = {name: place for name, place in missed.items() if not summary.functions.get(place)}
+    reasons = Counter(filter(None, map(unreachable, missed.values())))
+    return {
+        ROUTES: tuple(f"{name} ({every[name]})" for name, place in missed.items() if not unreachable(place)),
+        f"of {len(every)} routes, out of reach": tuple(f"{count} {reason}" for reason, count in reasons.items()),
     }
 
 

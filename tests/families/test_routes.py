@@ -33,7 +33,8 @@ def answered(case: Case, history: History | None = None, cut: int = 0) -> Prompt
     kinds = step(case).kinds[0]
     if history is not None:
         kinds = tuple(code for run in history for code in [_code(run.kind)] * _tokens(case, run))
-    return PromptTables(tensor(table), tensor(np.array([[delta(table)]])), None, "fake", kinds[cut:])
+    behind = 0 if case.family == "glm_image" else delta(table)
+    return PromptTables(tensor(table), tensor(np.array([[behind]])), None, "fake", kinds[cut:])
 
 
 def _code(kind: str) -> int:

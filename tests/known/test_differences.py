@@ -5,6 +5,7 @@ No engine: the builder that has the listed differences answers, and is then give
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -20,6 +21,8 @@ from ropecheck.conformance.families.verdict import judge as judge_builder
 from ropecheck.conformance.known import builders
 from ropecheck.conformance.known.differences import KnownDifference, explaining, load, predicted, witness
 from ropecheck.conformance.reference_engine import tensor
+from ropecheck.conformance.routes.kinds import KINDS
+from ropecheck.conformance.routes.verdict import AS_TEXT
 from ropecheck.conformance.routes.verdict import judge as judge_route
 from ropecheck.reference.prompt_tables import prompt_table
 from ropecheck.spec.families import FAMILIES
@@ -37,12 +40,22 @@ def given(known: KnownDifference, case: Case) -> Result:
     """What a builder answers that has the release's differences."""
     if case.torn:
         return torn(known, case)
+    if AS_TEXT in known.signatures:
+        return unexpanded(case)
     mine = {one.gives for one in DIFFERENCES if one.applies(case, *release(known))}
     kinds = step(case).kinds[0] if case.builder.startswith(PREFIX) and TWICE not in case.builder else None
     empty = PromptTables(tensor(np.zeros((3, 0), np.int64)), tensor(np.zeros((1, 1), np.int64)), kinds=kinds)
     laid = builders.laid_of(case, empty)
     assert laid is not None
     return builders.answer(case, laid, empty, mine)
+
+
+def unexpanded(case: Case) -> PromptTables:
+    """Every item as the one placeholder that a client writes, every token at its index."""
+    kinds = [[0] * run.tokens if run.is_text else [KINDS.index(run.kind)] for run in case.laid[0].history]
+    flat = tuple(itertools.chain(*kinds))
+    table = np.tile(np.arange(len(flat)), (3, 1))
+    return PromptTables(tensor(table), tensor(np.zeros((1, 1), np.int64)), kinds=flat)
 
 
 def torn(known: KnownDifference, case: Case) -> PromptTables:

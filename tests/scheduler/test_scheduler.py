@@ -16,6 +16,7 @@ from ropecheck.adapters.sglang import mends
 from ropecheck.adapters.sglang.scheduler import entered
 from ropecheck.adapters.sglang.scheduler.faults import FAULTS, VARIABLE
 from ropecheck.adapters.sglang.scheduler.host import Hosts, Told
+from ropecheck.adapters.sglang_routes import sources
 from ropecheck.conformance.judge.outcome import Failure, Outcome
 from ropecheck.conformance.known.failures import Known, entries_for, load
 from ropecheck.conformance.run import notices
@@ -188,6 +189,7 @@ def test_every_reason_names_position_functions_of_the_engine() -> None:
     """And with its class or module alone, no function that has a reason of its own."""
     found = {entered.told(*one) for one in entered.found()}
     assert found
+    found |= {name.replace("/", ".").replace(".py:", ":") for name in sources.listed()}
     holders = {name[:end] for name in found for end in _ends(name)}
     assert not set(notices.elsewhere()) - holders
 

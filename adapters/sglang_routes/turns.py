@@ -1,0 +1,106 @@
+"""One message as two turns of a session, the second appended to the first, which asked for no reply.
+
+| spec field | adapter field | engine field |
+| --- | --- | --- |
+| first turn | PromptTable.ids, to the first word behind an item | `Session.create_req`, then the scheduler's steps |
+| second turn | the rest | the same, on `SessionParams.rid` |
+| table, delta | PromptTables.table, delta | `Req.multimodal_inputs` of the second turn |
+
+The order for media is the scheduler's: `from_processor_output`, `adjust_mm_offsets`, `_try_apply_padded_mm_input_ids`,
+`pad_input_ids`, `extend_image_inputs`, `_maybe_compute_mrope_positions`.
+
+Faked: the scheduler is a stand-in with its processor alone; the tokenizer of the session (None).
+"""
+
+from __future__ import annotations
+
+import types
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ropecheck.adapters import protocol
+from ropecheck.adapters.sglang.capabilities import filled
+from ropecheck.adapters.sglang.imports import imported
+
+FAKED = ("two turns: a scheduler with its processor alone, and no tokenizer",)
+
+Call = Callable[..., Any]
+ROOM = 1 << 20
+"""More than any of these prompts has of characters, or of token ids."""
+
+
+def drive(
+    step: protocol.PromptTable,
+    process: Callable[[protocol.PromptTable], Any],
+    pad: Any,
+    processor: Any,
+    without: bool,
+    call: Call,
+) -> tuple[Any, list[int]]:
+    """The scheduler's inputs of the second turn, and the expanded prompt of both. without: it comes without a table."""
+    batch, messages = (imported(f"sglang.srt.managers.{name}") for name in ("schedule_batch", "io_struct"))
+    sessions = imported("sglang.srt.session.session_controller")
+    scheduler, utils = (imported(f"sglang.srt.managers.{name}") for name in ("scheduler", "mm_utils"))
+    params = imported("sglang.srt.sampling.sampling_params").SamplingParams(max_new_tokens=0)
+    session = call(sessions.Session, ROOM, "s")
+    here = types.SimpleNamespace(_mm_processor=processor)
+    ids: list[int] = []
+    req: Any = None
+    for number, part in enumerate(halves(step)):
+        output = process(part)
+        ids += list(output.input_ids)
+        received = filled(
+            messages.TokenizedGenerateReqInput,
+            rid=f"r{number}",
+            input_text=None,
+            input_ids=array("q", output.input_ids),
+            mm_inputs=output,
+            sampling_params=params,
+            return_logprob=False,
+            logprob_start_len=-1,
+            top_logprobs_num=0,
+            token_ids_logprob=None,
+            stream=False,
+            session_params=messages.SessionParams(id="s", rid=f"r{number - 1}" if number else None),
+        )
+        req = call(session.create_req, received, None, ROOM)
+        inputs = call(batch.MultimodalInputs.from_processor_output, output)
+        if number and without:
+            inputs.mrope_positions = inputs.mrope_position_delta = None
+        call(sessions.SessionController.adjust_mm_offsets, received, req, inputs)
+        if not call(scheduler.Scheduler._try_apply_padded_mm_input_ids, received, req, inputs):
+            req.origin_input_ids = call(utils.duplicate_pad_mm_input_ids, req.origin_input_ids, inputs, pad)
+        call(req.extend_image_inputs, inputs)
+        call(scheduler.Scheduler._maybe_compute_mrope_positions, here, req)
+        req.finished_reason = batch.FINISH_LENGTH(0)
+    return req.multimodal_inputs, ids
+
+
+def halves(step: protocol.PromptTable) -> tuple[protocol.PromptTable, protocol.PromptTable]:
+    """The step up to the first word behind its first item, and from there on."""
+    ids, first = step.ids[0], step.items[0]
+    cut = next(at for at in range(first.stop, len(ids)) if ids[at] not in step.markers)
+    before = [item for item in step.items if item.stop <= cut]
+    after = step.items[len(before) :]
+    images, videos = (sum(item.kind == kind for item in before) for kind in ("image", "video"))
+    grids, clips, seconds = step.image_grids or (), step.video_grids or (), step.seconds_per_grid
+    moved = tuple(msgspec.structs.replace(item, start=item.start - cut, stop=item.stop - cut) for item in after)
+
+    def part(own: slice, items: tuple[protocol.Item, ...], pictures: slice, films: slice) -> protocol.PromptTable:
+        return msgspec.structs.replace(
+            step,
+            ids=(ids[own],),
+            kinds=(step.kinds[0][own],),
+            items=items,
+            image_grids=grids[pictures] or None,
+            video_grids=clips[films] or None,
+            seconds_per_grid=None if seconds is None else seconds[films] or None,
+        )
+
+    return (
+        part(slice(cut), tuple(before), slice(images), slice(videos)),
+        part(slice(cut, None), moved, slice(images, None), slice(videos, None)),
+    )
