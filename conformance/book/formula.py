@@ -33,8 +33,11 @@ SILENT = {"tuple", "list", "bool", "int", "frozenset", "sorted", "enumerate", "m
 
 
 def formula(node: ast.expr) -> Markup:
-    """A whole formula, as a block."""
-    return Markup('<math display="block">{}</math>').format(_of(node, 0))
+    """A whole formula, as a block; empty for an expression that none is known of."""
+    try:
+        return Markup('<math display="block">{}</math>').format(_of(node, 0))
+    except ValueError:
+        return Markup("")
 
 
 def returned(function: Callable[..., Any]) -> ast.expr | None:
@@ -57,17 +60,6 @@ def returned(function: Callable[..., Any]) -> ast.expr | None:
             return None
         value = ast.IfExp(one.test, inner, value)
     return value
-
-
-def of_function(function: Callable[..., Any]) -> Markup:
-    """The formula of what a function returns; empty where there is none."""
-    value = returned(function)
-    if value is None:
-        return Markup("")
-    try:
-        return formula(value)
-    except ValueError:
-        return Markup("")
 
 
 def tokens_formula(mode: Mode, prefix: str = "") -> Markup:

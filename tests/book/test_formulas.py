@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from ropecheck.conformance.book.examples import load, run
-from ropecheck.conformance.book.formula import of_function, tokens_formula
+from ropecheck.conformance.book.formula import formula, tokens_formula
 from ropecheck.conformance.book.predicates import PREDICATES, predicate_of
 from ropecheck.conformance.families import verdict as of_builders
 from ropecheck.conformance.judge import ask as asking
@@ -160,7 +160,7 @@ def test_on_answers_of_builders_with_planted_faults(monkeypatch: pytest.MonkeyPa
 
 def _drawn(rule: str) -> Markup:
     predicate = predicate_of(all_rules()[rule])
-    return Markup("") if predicate is None else of_function(predicate)
+    return Markup("") if predicate is None else formula(predicate.says)
 
 
 def test_every_mode_of_one_expression_has_a_formula() -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import inspect
-import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from markupsafe import Markup
@@ -14,9 +12,9 @@ from ropecheck.conformance import figures
 from ropecheck.conformance.book import source
 from ropecheck.conformance.book.contents import Book
 from ropecheck.conformance.book.examples import load, shown
-from ropecheck.conformance.book.formula import of_function
+from ropecheck.conformance.book.formula import formula
 from ropecheck.conformance.book.pages.parts import index, rendered, state
-from ropecheck.conformance.book.predicates import predicate_of
+from ropecheck.conformance.book.predicates import Predicate, predicate_of
 from ropecheck.conformance.book.site import Page
 from ropecheck.conformance.book.slips import planted
 from ropecheck.conformance.book.words import block
@@ -83,7 +81,7 @@ def page(book: Book, rule: Rule) -> Page:
         book,
         path,
         rule=rule,
-        formula=Markup("") if predicate is None else of_function(predicate),
+        formula=Markup("") if predicate is None else formula(predicate.says),
         legend=[] if predicate is None else legend(predicate, rule.view),
         view=rule.view.__name__,
         view_says=" ".join((rule.view.__doc__ or "").split()),
@@ -145,15 +143,12 @@ def condition(rule: Rule) -> str:
     return "it is of this law" if rule.topic == "laws" else ""
 
 
-def legend(predicate: Callable[..., Any], view: type[Any]) -> list[tuple[str, str]]:
+def legend(predicate: Predicate, view: type[Any]) -> list[tuple[str, str]]:
     """The view's fields that the formula names, and what the view says of them."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(predicate))).body[0]
-    assert isinstance(tree, ast.FunctionDef)
-    root = tree.args.args[0].arg
     used = [
         node.attr
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == root
+        for node in ast.walk(predicate.says)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == predicate.view
     ]
     says = field_docs(view)
     return [(name, says[name]) for name in dict.fromkeys(used) if says.get(name)]
