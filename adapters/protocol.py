@@ -72,6 +72,8 @@ class Media(msgspec.Struct, frozen=True, array_like=True):
     delta: int
     """max(table) + 1 - len(ids)."""
     items: tuple[Item, ...]
+    view: bool = False
+    """The table is every second column of a wider one in memory."""
 
 
 # ---------------------------------------------------------------- steps
@@ -191,6 +193,8 @@ class BuildForward(msgspec.Struct, frozen=True, tag="forward"):
     engine's 1-D position kernel alone, run for itself."""
     strided: bool = False
     """The batch's lengths on the device are every second element of a wider tensor."""
+    lagging: bool = False
+    """The copy of the lengths on the host is a bound: one less each."""
     repeat: bool = False
     """Do it twice and report both tables."""
     padding: Padding | None = None

@@ -25,6 +25,7 @@ from ropecheck.adapters.protocol import BuildForward
 from ropecheck.adapters.sglang.capabilities import Absent, filled
 from ropecheck.adapters.sglang.stand_ins import HIDDEN, VOCABULARY, StandIn, runner
 from ropecheck.adapters.sglang.state import JobState
+from ropecheck.adapters.sglang.wire import between_others
 
 FAKED = ("ScheduleBatch.input_ids, out_cache_loc: zeros; req_pool_indices: zeros",)
 
@@ -106,6 +107,8 @@ def schedule_batch(state: JobState, forward: BuildForward, device: str | None = 
     batch.seq_lens = on_host.clone() if device == "cpu" else on_host.to(device)
     if forward.strided:
         batch.seq_lens = between_others(batch.seq_lens)
+    if forward.lagging:
+        on_host = on_host - 1
     batch.seq_lens_cpu = on_host if forward.host_lengths else None
     if not engine.batch_is_schedule_batch:
         batch.seq_lens_sum = sum(forward.batch.seq_lens)  # later releases fill it in themselves
@@ -122,13 +125,6 @@ def schedule_batch(state: JobState, forward: BuildForward, device: str | None = 
     slots = tokens * max(forward.batch.number("num_steps"), 1) if forward.mode == "draft_decode" else tokens
     batch.out_cache_loc = zeros(slots, torch.int64, device)
     return batch
-
-
-def between_others(lengths: Any) -> Any:
-    """The same lengths, with other numbers between them in memory."""
-    wide = torch.full((2 * lengths.shape[0],), -1, dtype=lengths.dtype, device=lengths.device)
-    wide[::2] = lengths
-    return wide[::2]
 
 
 def set_windows(state: JobState, forward: BuildForward, batch: Any) -> None:

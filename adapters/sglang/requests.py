@@ -35,7 +35,7 @@ from ropecheck.adapters.protocol import (
 from ropecheck.adapters.sglang.capabilities import filled
 from ropecheck.adapters.sglang.stand_ins import VOCABULARY
 from ropecheck.adapters.sglang.state import JobState
-from ropecheck.adapters.sglang.wire import pack, unpack
+from ropecheck.adapters.sglang.wire import between_others, pack, unpack
 
 FAKED = (
     "multimodal processor: its output is the job's table, delta and items; an item has a hash and no pixels",
@@ -99,7 +99,7 @@ def processor_output(state: JobState, media: Media, recv_ids: Any) -> Any:
     fields = {
         "mm_items": items,
         **{PLACEHOLDERS[item.kind]: recv_ids[item.start] for item in media.items},
-        "mrope_positions": unpack(media.table),
+        "mrope_positions": between_others(unpack(media.table)) if media.view else unpack(media.table),
         "mrope_position_delta": torch.tensor([[media.delta]], dtype=torch.int64),
     }
     kind = engine.MultimodalProcessorOutput

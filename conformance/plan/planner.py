@@ -367,9 +367,11 @@ def plan(scenario: ops.Scenario, device: str = "cpu") -> Plan:
 
 
 def _arrivals(scenario: ops.Scenario, checks: tuple[Check, ...]) -> tuple[str, ...]:
-    """The bounds that its requests and turns cross as they arrive."""
+    """The bounds that its requests and turns cross as they arrive, and its batches as they are built."""
     found: set[str] = set()
     for op in scenario.ops:
+        if isinstance(op, ops.Build) and op.lengths:
+            found.add(f"lengths in memory {op.lengths}")
         if isinstance(op, ARRIVALS):
             found |= dimensions.of_media(op.prompt, op.items)
             found |= {"turn with a start of sequence"} if getattr(op, "bos", False) else set()
@@ -456,7 +458,7 @@ def _media(state: State, request: Request, handed: str, bos: bool = False) -> pr
     line, runs = turn_line(state, request, before), laid(state.family, (*before, *request.turn))
     items = [protocol.Item(run.kind, start, stop) for run, start, stop in runs if not run.is_text]
     table = protocol.Tensor("int64", tuple(line.table.shape), line.table.tobytes())
-    return protocol.Media(table, line.delta, _handed(items, handed))
+    return protocol.Media(table, line.delta, _handed(items, handed), handed == "view")
 
 
 def _handed(items: list[protocol.Item], how: str) -> tuple[protocol.Item, ...]:
@@ -496,6 +498,8 @@ def _message(op: ops.Build, expected: ExpectedTables, repeat: bool) -> protocol.
         padding=padding,
         tier=op.buffer_tokens if tier else 0,
         host_lengths=op.host_lengths,
+        strided=op.lengths == "strided",
+        lagging=op.lengths == "lagging",
         path=path,
     )
 

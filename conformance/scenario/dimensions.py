@@ -59,8 +59,12 @@ ITEMS = {
     "joined": "an item of several spans",
     "reversed": "items out of order",
     "equal": "items of equal pixels",
+    "view": "a table that is a view of a wider one",
 }
 """How a processor hands media over (`Submit.items`, `Turn.items`) -> the bound."""
+
+LENGTHS = ("", "strided", "lagging")
+"""How a batch's lengths stand in memory (`Build.lengths`)."""
 
 TURNS = (
     *("on another turn", "on a turn that gave no reply", "on an unknown or refused turn", "on an unfinished turn"),
@@ -84,6 +88,7 @@ FORWARDS = (
     Dimension("tokens of a tree", tuple(map(str, NODES))),
     Dimension("seconds of a step", ("fraction", "above 60")),
     Dimension("media", tuple(ITEMS.values())),
+    Dimension("lengths in memory", ("strided", "lagging")),
     Dimension("turn", TURNS),
 )
 """What forwards and arrivals are asked about."""
@@ -123,7 +128,7 @@ def of_media(history: History, items: str) -> set[str]:
     """Bounds that a request's or turn's own media cross."""
     media = [run for run in history if not run.is_text]
     seconds = [run.seconds_per_grid for run in media if run.kind == "video"]
-    found = {f"media {ITEMS[items]}"} if len(media) > 1 or (media and not items) else set()
+    found = {f"media {ITEMS[items]}"} if len(media) > 1 or (media and items in ("", "view")) else set()
     found |= {"seconds of a step fraction"} if any(one % 1 for one in seconds) else set()
     return found | ({"seconds of a step above 60"} if any(one > 60 for one in seconds) else set())
 

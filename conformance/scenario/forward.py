@@ -88,6 +88,12 @@ def _standing(state: State, req: int) -> tuple[Any, ...] | None:
 def _expected(mode: Mode, state: State, op: Build) -> ExpectedTables:
     if not op.host_lengths and any(part.reads == PREFILLING for part in mode.parts):
         raise OutOfDomain(f"{mode.name}: a prefill is planned by lengths that stand on the host")
+    if op.lengths and op.path != "direct":
+        raise OutOfDomain(
+            f"{mode.name}: a caller brings its own lengths; {op.lengths} ones are set by hand (path direct)"
+        )
+    if op.lengths == "lagging" and not (mode.given_indices and op.host_lengths):
+        raise OutOfDomain(f"{mode.name}: its indices follow from lengths, which may not lag")
     chosen = _parts(mode, op.batch)
     requests: list[Request] = []
     parts, whole = [], []

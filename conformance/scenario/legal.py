@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ropecheck.conformance.scenario.dimensions import ITEMS
+from ropecheck.conformance.scenario.dimensions import ITEMS, LENGTHS
 from ropecheck.conformance.scenario.operations import Scenario, Submit, Turn
 from ropecheck.reference.rotary import LAYOUTS, METHODS
 from ropecheck.spec.families import family
@@ -24,6 +24,7 @@ CHOICES = {
     "layout": tuple(LAYOUTS),
     "method": METHODS,
     "items": tuple(ITEMS),
+    "lengths": LENGTHS,
 }
 """Words that a field may hold."""
 COUNTS = ("buffer_rows", "buffer_tokens", "refusals")

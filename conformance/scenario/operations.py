@@ -31,7 +31,8 @@ class Submit(msgspec.Struct, frozen=True, tag="submit", omit_defaults=True):
     """Runs that it will write, whose columns came with the prompt (GLM-Image)."""
     items: str = ""
     """How its processor hands its media over. "": an item each, in order; "joined": all of a kind in one item;
-    "reversed": the last one first; "equal": of equal pixels, which have one hash."""
+    "reversed": the last one first; "equal": of equal pixels, which have one hash; "view": its table is every second
+    column of a wider one in memory."""
 
 
 class Turn(msgspec.Struct, frozen=True, tag="turn", omit_defaults=True):
@@ -64,6 +65,9 @@ class Build(msgspec.Struct, frozen=True, tag="forward", omit_defaults=True):
     """How the engine builds it: "direct", "caller", "fused"; "": the engine's own caller where the mode has one."""
     host_lengths: bool = True
     """Whether the batch carries a copy of its lengths on the host."""
+    lengths: str = ""
+    """"strided": its lengths are every second element of a wider tensor. "lagging": the copy on the host is a bound,
+    one less each (a batch whose caller brings the indices reads nothing from it). "": neither."""
     kernel: bool = False
     """Also through the engine's own 1-D position kernel (Triton, interpreted without a GPU)."""
     buffer: str = ""

@@ -12,7 +12,7 @@ from typing import Any
 from covertable import make
 from msgspec.structs import replace
 
-from ropecheck.conformance.scenario.dimensions import ITEMS, NODES, ROWS, WINDOWS
+from ropecheck.conformance.scenario.dimensions import ITEMS, LENGTHS, NODES, ROWS, WINDOWS
 from ropecheck.conformance.scenario.operations import (
     Abort,
     Batch,
@@ -80,7 +80,7 @@ def covering(values: Mapping[str, Sequence[object]], *legal: tuple[str, Callable
 
 def scenarios() -> tuple[Scenario, ...]:
     """Every scenario of the phase; no two have one content."""
-    found = {one.id: one for one in (*_forwards(), *_turns(), *_elephants(), *_blocks(), *_edge())}
+    found = {one.id: one for one in (*_forwards(), *_turns(), *_written(), *_elephants(), *_blocks(), *_edge())}
     return tuple(found.values())
 
 
@@ -112,14 +112,17 @@ def _forwards() -> Iterator[Scenario]:
             "beside": tuple(BESIDE),
             "moment": ("at once", "later"),
             "path": ("direct", ""),
-            "lengths": ("host", "device"),
+            "lengths": ("host", "device", "strided", "lagging"),
             "items": tuple(ITEMS),
         },
         ("rows place", lambda row: row["place"] == "first" or row["rows"] > (2 if row["place"] == "middle" else 1)),
         ("rows path", lambda row: row["rows"] <= 9 or row["path"] == "direct"),  # interpreted kernels, row by row
         ("mode rows", lambda row: row["rows"] <= 9 or row["mode"] not in INTERPRETED),
         ("mode path", lambda row: row["path"] == "direct" or mode_of(row["mode"]).prepared),
-        ("mode lengths", lambda row: row["lengths"] == "host" or mode_of(row["mode"]).either_lengths),
+        ("mode lengths", lambda row: row["lengths"] != "device" or mode_of(row["mode"]).either_lengths),
+        ("mode lengths", lambda row: row["lengths"] != "lagging" or mode_of(row["mode"]).given_indices),
+        ("path lengths", lambda row: row["lengths"] in ("host", "device") or row["path"] == "direct"),
+        ("mode lengths", lambda row: row["lengths"] != "strided" or row["mode"] not in INTERPRETED),  # by the address
     )
     for row in rows:
         yield _forward(**row)
@@ -138,7 +141,8 @@ def _forward(
         start += [prefill(*back)] if back else []
         start += [decode(tuple(dict.fromkeys((*back, *_reading(mode_of(mode), batch, RUNNING)))))]
         start += map(Retract, back)
-    forward = Build(batch, path=path, host_lengths=lengths == "host")
+    kept = lengths if lengths in LENGTHS else ""
+    forward = Build(batch, path=path, host_lengths=lengths != "device", lengths=kept)
     name = f"{far} {place} of {rows} {mode}, beside {beside}, {moment}, {path or 'by its caller'}, {lengths} lengths"
     return _scenario(f"{name}, {ITEMS[items]}", "A pair of values that no cheaper scenario has.", *start, forward)
 
@@ -154,6 +158,44 @@ def _whole(batch: Batch) -> Batch:
 
 def _reading(mode: Mode, batch: Batch, reads: str) -> list[int]:
     return [req for part, rows in zip(mode.parts, batch.parts, strict=True) if part.reads == reads for req in rows.reqs]
+
+
+# ---------------------------------------------------------------- tables that know what comes
+
+WRITES = ((text(2), image(1, 2, 3), text(2)), (image(1, 3, 2), text(1)))
+"""A prompt of GLM-Image's, and what it will write."""
+
+
+def _written() -> Iterator[Scenario]:
+    """A request that writes an image, beside others of a batch that decodes."""
+    rows = covering(
+        {
+            "mode": ("decode", "mixed"),
+            "rows": (2, 3, 9),
+            "place": ("first", "last", "all"),
+            "beside": ("text", "pictures"),
+            "items": tuple(ITEMS),
+            "steps": (0, 3),
+        }
+    )
+    for row in rows:
+        yield _written_beside(**row)
+
+
+def _written_beside(*, mode: str, rows: int, place: str, beside: str, items: str, steps: int) -> Scenario:
+    places = {"first": [0], "last": [rows - 1], "all": list(range(rows))}[place]
+    start, batch = begun(mode_of(mode), rows, [BESIDE[beside]] * rows)
+    decoding = list(dict.fromkeys(_reading(mode_of(mode), batch, RUNNING)))
+    writers = [decoding[at] for at in places]
+    prompt, ahead = WRITES
+    ops = [
+        replace(op, prompt=prompt, ahead=ahead, items=items) if isinstance(op, Submit) and op.req in writers else op
+        for op in start
+    ]
+    ops += [decode(tuple(decoding)) for _ in range(steps)]
+    name = f"{place} of {rows} writes an image, beside {beside}, after {steps} tokens: {mode}, {ITEMS[items]}"
+    note = "A decode that reads one table and counts on in the others."
+    return Scenario(name=name, note=note, ops=(*ops, Build(_whole(batch), path="direct")), family="glm_image")
 
 
 # ---------------------------------------------------------------- turns
