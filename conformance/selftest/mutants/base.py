@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -48,6 +50,24 @@ def planted(found: list[Mutant], name: str, like: str, says: str, *modes: str) -
     def plant(change: Change) -> Change:
         found.append(twisted(name, like, says, modes, each(change)))
         return change
+
+    return plant
+
+
+def altered(
+    found: list[Mutant], name: str, like: str, says: str, method: str
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Plant what the decorated function does instead of a method of the engine. It is given the engine, the engine's
+    right method, and what the method is called with."""
+
+    def plant(wrong: Callable[..., Any]) -> Callable[..., Any]:
+        right = getattr(ReferenceEngine, method)
+
+        def instead(engine: ReferenceEngine, *given: Any, **named: Any) -> Any:
+            return wrong(engine, partial(right, engine), *given, **named)
+
+        found.append(Mutant(name, like, says, type("Altered", (ReferenceEngine,), {method: instead})))
+        return wrong
 
     return plant
 
