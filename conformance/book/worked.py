@@ -6,8 +6,8 @@ import itertools
 
 import msgspec
 
-from ropecheck.conformance.cards.operations import operation_lines, prompt_words, token_words
-from ropecheck.conformance.figures import DrawnTable, Lane, Moment
+from ropecheck.conformance.cards.operations import prompt_words, token_words
+from ropecheck.conformance.figures import DrawnTable, Lane
 from ropecheck.conformance.plan.planner import TableCheck, plan
 from ropecheck.conformance.scenario.domains import drawn as drawn_fields
 from ropecheck.conformance.scenario.lifecycle import apply
@@ -129,21 +129,6 @@ def drawn(tables: BatchTables, state: State, reqs: tuple[int, ...]) -> DrawnTabl
             owners[column] = reqs[span.row]
             words[column] = token_words(state, reqs[span.row], index)
     return DrawnTable(rows=rows, requests=tuple(owners), tokens=tuple(words))
-
-
-def moments(made: Scenario, wrong: int = -1) -> list[Moment]:
-    """The scenario's operations for a timeline; `wrong` is the one that fails."""
-    return [
-        Moment(
-            number=line.number,
-            verb=line.verb,
-            detail=line.detail,
-            reqs=line.requests,
-            forward=line.forward,
-            wrong=line.wrong,
-        )
-        for line in operation_lines(made, wrong)
-    ]
 
 
 def _prompt(request: Request) -> str:

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from ropecheck.conformance.figures import OperationLine
 from ropecheck.conformance.judge.outcome import Difference, TableView
-
-
-class OperationLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One operation of the witness, in words."""
-
-    number: int
-    verb: str
-    detail: str
-    requests: tuple[int, ...]
-    forward: bool
-    wrong: bool
-    """The failure is seen here."""
 
 
 class ItemLine(msgspec.Struct, frozen=True, kw_only=True):

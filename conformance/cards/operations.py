@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from ropecheck.conformance.cards.card import ItemLine, OperationLine, RequestLine
+from ropecheck.conformance.cards.card import ItemLine, RequestLine
+from ropecheck.conformance.figures import OperationLine
 from ropecheck.conformance.scenario import operations as ops
 from ropecheck.conformance.scenario.lifecycle import apply
 from ropecheck.reference.requests import Request, State

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from ropecheck.conformance.cards.card import Card, OperationLine, RequestLine
+from ropecheck.conformance.cards.card import Card, RequestLine
+from ropecheck.conformance.figures import OperationLine
 from ropecheck.conformance.judge.failure_text import shorter
 from ropecheck.conformance.judge.side_by_side import side_by_side
 

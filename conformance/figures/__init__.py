@@ -7,14 +7,14 @@ from ropecheck.conformance.figures.grid import Grid, grid
 from ropecheck.conformance.figures.history import Lane, strip
 from ropecheck.conformance.figures.picture import Column, picture
 from ropecheck.conformance.figures.tables import DrawnTable, tables
-from ropecheck.conformance.figures.timeline import Moment, timeline
+from ropecheck.conformance.figures.timeline import OperationLine, timeline
 
 __all__ = [
     "Column",
     "DrawnTable",
     "Grid",
     "Lane",
-    "Moment",
+    "OperationLine",
     "environment",
     "grid",
     "picture",

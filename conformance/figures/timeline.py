@@ -13,17 +13,18 @@ STEP, LANE, LABEL, TOP = 92, 26, 72, 20
 """Pixels: one operation's width, one request's height, the lane names' width, the numbers' height."""
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """One operation."""
+class OperationLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation of a scenario, in words."""
 
     number: int
     """As reports count operations, from 0."""
     verb: str
-    detail: str = ""
-    reqs: tuple[int, ...] = ()
-    forward: bool = False
+    detail: str
+    requests: tuple[int, ...]
+    forward: bool
     """It runs a forward, so it has tables."""
-    wrong: bool = False
+    wrong: bool
+    """The failure is seen here."""
 
 
 class _Box(msgspec.Struct, frozen=True):
@@ -35,9 +36,9 @@ class _Box(msgspec.Struct, frozen=True):
     hint: str
 
 
-def timeline(moments: Sequence[Moment]) -> Markup:
+def timeline(moments: Sequence[OperationLine]) -> Markup:
     """The operations as a drawing and, below it, as a list that says the same in words."""
-    lanes = sorted({req for moment in moments for req in moment.reqs})
+    lanes = sorted({req for moment in moments for req in moment.requests})
     place = {req: lane for lane, req in enumerate(lanes)}
     boxes = [
         _Box(
@@ -49,7 +50,7 @@ def timeline(moments: Sequence[Moment]) -> Markup:
             f"operation {moment.number}: {moment.verb} {moment.detail}".rstrip(),
         )
         for column, moment in enumerate(moments)
-        for req in moment.reqs
+        for req in moment.requests
     ]
     return rendered(
         "timeline.html.jinja",

@@ -89,7 +89,7 @@ def page(summary: Summary, shown: Sequence[Card]) -> str:
         ],
         warnings=_folded(all_warnings(summary)),
         tables=_tables,
-        timeline=_timeline,
+        timeline=lambda card: figures.timeline(card.operations),
         packed=_packed,
         grids=_grids,
         styles=(figures.stylesheet(), Markup((FOLDER / "report.css").read_text("utf-8"))),
@@ -169,22 +169,6 @@ def _drawn(view: TableView | None, tokens: tuple[str, ...]) -> figures.DrawnTabl
     for axis, cells in zip(view.axes or ("t", "h", "w", "x"), view.rows or (), strict=False):
         rows[axis] = cells
     return figures.DrawnTable(rows=rows, requests=view.requests, tokens=tokens)
-
-
-def _timeline(card: Card) -> Markup:
-    return figures.timeline(
-        [
-            figures.Moment(
-                number=line.number,
-                verb=line.verb,
-                detail=line.detail,
-                reqs=line.requests,
-                forward=line.forward,
-                wrong=line.wrong,
-            )
-            for line in card.operations
-        ]
-    )
 
 
 def _grids(request: RequestLine) -> list[Markup]:

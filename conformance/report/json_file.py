@@ -153,14 +153,7 @@ def build(summary: Summary) -> Report:
         ),
         seed=header.seed,
         totals=TotalsReport(
-            forwards=totals.forwards,
-            scenarios=totals.scenarios,
-            passed=totals.passed,
-            failed=totals.failed,
-            expected=totals.expected,
-            not_offered=totals.not_offered,
-            could_not_run=totals.could_not_run,
-            workers=totals.workers,
+            **{name: getattr(totals, name) for name in TotalsReport.__struct_fields__[:-3]},
             seconds=round(totals.seconds, 6),
             engine_seconds=round(totals.engine_ns / 1e9, 6),
             compare_seconds=round(totals.compare_ns / 1e9, 6),
@@ -168,9 +161,7 @@ def build(summary: Summary) -> Report:
         rules=tuple(RuleReport(id=id, checked=c, failed=f) for id, (c, f) in sorted(summary.rules.items())),
         modes=tuple(ModeReport(id=id, checked=c, failed=f) for id, (c, f) in sorted(summary.modes.items())),
         findings=tuple(_finding(finding) for finding in summary.findings),
-        scope=ScopeReport(
-            bound=summary.scope.bound, canonical=summary.scope.canonical, certificate=summary.scope.certificate
-        ),
+        scope=msgspec.convert(summary.scope, ScopeReport, from_attributes=True),
         situations=dict(sorted(summary.situations.items())),
         kernels=tuple(
             KernelReport(mode=mode, name=name, forwards=forwards)
@@ -184,7 +175,6 @@ def build(summary: Summary) -> Report:
 
 def _finding(finding: Finding) -> FindingReport:
     rule, mode, signature = finding.key
-    first = finding.failure.difference
     return FindingReport(
         rule=rule,
         mode=mode,
@@ -193,15 +183,7 @@ def _finding(finding: Finding) -> FindingReport:
         known=not finding.unexpected,
         follows=finding.failure.follows,
         witness=WitnessReport(id=finding.scenario.id, file=finding.file, found=finding.found or finding.size),
-        first_difference=None
-        if first is None
-        else FirstDifference(
-            axis=first.axis,
-            column=first.column,
-            request=first.request,
-            expected=first.expected,
-            observed=first.observed,
-        ),
+        first_difference=msgspec.convert(finding.failure.difference, FirstDifference | None, from_attributes=True),
         message=finding.failure.message,
         operation=finding.failure.step,
         label=finding.failure.label,

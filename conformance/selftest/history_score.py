@@ -206,13 +206,8 @@ def value_of(failure: Failure) -> WitnessShown:
     first = failure.difference
     if first is None:
         return WitnessShown(message=failure.message)
-    return WitnessShown(
-        column=first.column,
-        request=first.request,
-        expected=first.expected,
-        observed=first.observed,
-        message=failure.message,
-    )
+    shown = {name: value for name, value in msgspec.structs.asdict(first).items() if name != "axis"}
+    return WitnessShown(message=failure.message, **shown)
 
 
 def described(outcome: Outcome, failures: Iterable[Failure]) -> str:

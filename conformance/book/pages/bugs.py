@@ -12,7 +12,8 @@ from ropecheck.conformance.book.observed import Observation, load
 from ropecheck.conformance.book.pages.findings import tables
 from ropecheck.conformance.book.pages.parts import index, rendered
 from ropecheck.conformance.book.site import Page
-from ropecheck.conformance.book.worked import moments, of_scenario
+from ropecheck.conformance.book.worked import of_scenario
+from ropecheck.conformance.cards.operations import operation_lines
 from ropecheck.conformance.scenario.operations import Build, Scenario
 from ropecheck.conformance.selftest.history_score import PastBug, witness
 
@@ -55,7 +56,7 @@ def page(book: Book, bug: PastBug) -> Page:
         seen=seen,
         tables=tables(seen),
         strip=strip(subject, seen) if isinstance(subject, Scenario) else "",
-        timeline=figures.timeline(moments(subject, seen.failure.step if seen else -1))
+        timeline=figures.timeline(operation_lines(subject, seen.failure.step if seen else -1))
         if isinstance(subject, Scenario)
         else "",
     )

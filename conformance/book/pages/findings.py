@@ -12,7 +12,7 @@ from ropecheck.conformance.book.observed import Observation, load
 from ropecheck.conformance.book.pages.parts import index, rendered
 from ropecheck.conformance.book.pages.rules import view_drawn
 from ropecheck.conformance.book.site import Page
-from ropecheck.conformance.book.worked import moments
+from ropecheck.conformance.cards.operations import operation_lines
 from ropecheck.conformance.known.failures import Known
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scripts.script import told
@@ -100,7 +100,7 @@ def page(book: Book, known: Known) -> Page:
         cause="",
         seen=seen,
         tables=tables(seen),
-        timeline=figures.timeline(moments(witness, seen.failure.step if seen else -1))
+        timeline=figures.timeline(operation_lines(witness, seen.failure.step if seen else -1))
         if isinstance(witness, Scenario)
         else "",
         told="" if isinstance(witness, Scenario) else told(witness),

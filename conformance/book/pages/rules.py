@@ -18,7 +18,7 @@ from ropecheck.conformance.book.predicates import Predicate, predicate_of
 from ropecheck.conformance.book.site import Page
 from ropecheck.conformance.book.slips import planted
 from ropecheck.conformance.book.words import block
-from ropecheck.conformance.book.worked import moments
+from ropecheck.conformance.cards.operations import operation_lines
 from ropecheck.conformance.families.files import described
 from ropecheck.conformance.judge.outcome import TableView
 from ropecheck.conformance.prove.theorems import OUT_OF_REACH, THEOREMS
@@ -187,7 +187,7 @@ def example(book: Book, rule: Rule, page: str) -> Markup:
                 caption=failure.label or "the tables",
                 focus=None if first is None else first.column,
             ),
-            timeline=figures.timeline(moments(kept.scenario, failure.step)),
+            timeline=figures.timeline(operation_lines(kept.scenario, failure.step)),
         )
     if found := planted(rule.id):
         first = found.failure.difference
