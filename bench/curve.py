@@ -1,9 +1,9 @@
 """Throughput by number of workers: `python -m bench.curve --counts 1,2,4,8,16 [--by workers,places] [--json FILE]`.
 
-Two ways to use many cores. "workers": one runner (`ropecheck run --workers N`), which plans and judges for all of them.
-"places": N processes of a runner and one worker each, as shards and a campaign's places are. Each worker gets as many
-scenarios as any other, so that a straight line is N times the first figure. The engines' start is not in it; every run
-pays it once.
+Three ways to use many cores. "workers": one runner (`ropecheck run --workers N`), which plans and judges for all of
+them. "places": N processes of a runner and one worker each, as shards are. "campaign", where it is named: the blocks of
+a campaign on an embedded Ray of N places. Each worker gets as many scenarios, or blocks, as any other, so that a
+straight line is N times the first figure. The engines' start is not in it; every run pays it once.
 """
 
 from __future__ import annotations
@@ -21,9 +21,15 @@ from pathlib import Path
 
 import msgspec
 
+from ropecheck.conformance.campaign.blocks import CampaignPlan
+from ropecheck.conformance.campaign.driver import CampaignDriver
+from ropecheck.conformance.campaign.ledger import Ledger, Point, now
+from ropecheck.conformance.campaign.ray_crew import RayCrew
+from ropecheck.conformance.campaign.station import identity
 from ropecheck.conformance.cli import targets as provisioned
 from ropecheck.conformance.cli.options import target_for
 from ropecheck.conformance.judge.outcome import Unrun
+from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.session import verdict_of
@@ -46,7 +52,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     start_seconds: float
     """Until all workers had imported the engine."""
     runner_share: float
-    """CPU seconds of the busiest runner per second: near 1, it is what holds the others up."""
+    """CPU seconds of the busiest runner, or of the campaign's driver, per second: near 1, it holds the others up."""
 
     @property
     def rate(self) -> float:
@@ -96,6 +102,9 @@ def with_workers(target: str, device: str, count: int, each: int) -> Measurement
 
 assert provisioned, "importing it makes provisioned releases known, in every place too"
 
+BLOCK = 100
+"""Scenarios of a campaign's block, roughly."""
+
 PATIENCE = 300.0
 """Seconds for all places to be ready; one that fails to start must not hold the others for ever."""
 
@@ -142,7 +151,41 @@ def with_places(target: str, device: str, count: int, each: int) -> Measurement:
     )
 
 
-WAYS = {"workers": with_workers, "places": with_places}
+def with_campaign(target: str, device: str, count: int, each: int) -> Measurement:
+    """A campaign on so many places, of `each` scenarios or so a place. Two blocks a place are run first and not
+    counted."""
+    warm, blocks = 2 * count, max(each // BLOCK, 1) * count
+    drawn = ("hypothesis", "stateful")
+    plan = CampaignPlan(targets=(target,), device=device, phases=drawn, shards=1, rounds=warm + blocks - 1, seed=1000)
+    marks: list[tuple[float, float, Point]] = []
+
+    def tell(driver: CampaignDriver) -> None:
+        here = now(driver.ledger.state)
+        if here.blocks >= warm and (not marks or here.blocks > marks[-1][2].blocks):
+            marks.append((time.monotonic(), time.process_time(), here))
+
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger(Path(folder), plan, identity())
+        crew = RayCrew("", device=device, most=count, known=known_list.FOLDER, time_limit=60.0)
+        try:
+            CampaignDriver(plan=plan, ledger=ledger, crew=crew, seconds=1e6, tell=tell).run()
+        finally:
+            ledger.close()
+            crew.close()
+    (first, cpu, before), (last, cpu_then, after) = marks[0], marks[-1]
+    return Measurement(
+        by="campaign",
+        count=count,
+        scenarios=after.scenarios - before.scenarios,
+        forwards=after.forwards - before.forwards,
+        seconds=round(last - first, 2),
+        start_seconds=round(first - started, 1),
+        runner_share=round((cpu_then - cpu) / (last - first), 2),
+    )
+
+
+WAYS = {"workers": with_workers, "places": with_places, "campaign": with_campaign}
 
 
 def main() -> None:
