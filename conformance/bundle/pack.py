@@ -1,5 +1,5 @@
 """One archive with the suite, several engine releases and the packages that a GPU host lacks, for hosts without a
-network. `bundle_runner.py` travels inside as `run.py`; it needs only the host's Python and torch.
+network. `runner.py` travels inside as `run.py`; it needs only the host's Python and torch.
 
 Releases share most of their bytes: equal files become hard links, and files of one path stand side by side, where the
 compressor sees that they are nearly equal.

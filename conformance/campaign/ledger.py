@@ -53,7 +53,7 @@ class TargetProgress(msgspec.Struct, kw_only=True):
     """One target."""
 
     done: str = ""
-    """Numbers of the blocks that are in the report, as results.ranges writes them."""
+    """Numbers of the blocks that are in the report, as report.ranges writes them."""
     failed: tuple[Failed, ...] = ()
     report: Report | None = None
 

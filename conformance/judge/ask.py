@@ -1,4 +1,4 @@
-"""Asking the rules: the only place where a rule's verdict is taken and counted."""
+"""Asking the rules: where a rule's verdict is taken and counted (of a stream of events: `trace/judge.py`)."""
 
 from __future__ import annotations
 

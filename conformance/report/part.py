@@ -20,7 +20,7 @@ class Covers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     complete: bool
     """Every default phase: what was never reached is worth a warning once all shards are there."""
     seeds: str
-    """As results.ranges writes it; one seed unless `of` is 1."""
+    """As report.ranges writes it; one seed unless `of` is 1."""
     shards: str
     of: int
     """`shards` of so many; "1" of 1 is everything."""
@@ -68,7 +68,7 @@ class RunPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Known difference of prompt tables -> failures that it explains."""
     entries: tuple[EntryCount, ...] = ()
     lines: dict[str, str]
-    """Engine file -> lines that ran, as results.ranges writes them; {} where the worker was not asked to tell."""
+    """Engine file -> lines that ran, as report.ranges writes them; {} where the worker was not asked to tell."""
     not_offered: tuple[NotOfferedCount, ...]
     unrun: tuple[Unran, ...]
     """Some of them; the totals count all."""

@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--in-fd", type=int, required=True)
     parser.add_argument("--out-fd", type=int, required=True)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--mutant", default="", help="plant this fault (see conformance/mutants)")
+    parser.add_argument("--mutant", default="", help="plant this fault (selftest/mutants)")
     arguments = parser.parse_args()
     modes.install(())
     make: Callable[[], ReferenceEngine] = ReferenceEngine

@@ -2,7 +2,7 @@
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| - | protocol.Play.body | a script for a process that holds a `Scheduler` |
+| - | protocol.PlayStep.body | a script for a process that holds a `Scheduler` |
 
 Faked: nothing here.
 """
