@@ -43,6 +43,8 @@ class Held:
     finished: bool = False
     aborted: bool = False
     retracted: bool = False
+    begun: bool = False
+    """It is out of the waiting queue."""
     media_width: int = 0
     """Columns of table up to the end of the last turn that brought media."""
 
@@ -151,7 +153,10 @@ class ReferenceEngine:
             return session.in_flight is not None or step.replace or bool(step.offset) or step.drop_previous_output
         if step.parent is None:
             return False
-        return step.parent not in session.known or not (step.replace or self.held[step.parent].finished)
+        if step.parent not in session.known:
+            return True
+        parent = self.held[step.parent]
+        return not (step.replace or parent.finished or (parent.aborted and parent.begun))
 
     def continued(self, step: protocol.TurnStep, parent: Held) -> Held:
         """The new turn's record after its parent's prompt and reply."""
@@ -178,7 +183,7 @@ class ReferenceEngine:
             self.sessions[held.session] = replace(session, in_flight=None, last=last)
 
     def retract(self, req: int) -> None:
-        self.held[req] = replace(self.held[req], prefix_len=0, fill_ids=None, retracted=True)
+        self.held[req] = replace(self.held[req], prefix_len=0, fill_ids=None, retracted=True, begun=False)
 
     def schedule(self, step: protocol.Schedule) -> None:
         held = self.held[step.req]
@@ -222,6 +227,7 @@ class ReferenceEngine:
     def forward(self, step: protocol.BuildForward) -> protocol.Result:
         self.forwards += 1
         for req in step.reqs:
+            self.held[req] = replace(self.held[req], begun=True)
             self.cache_delta(req)
         lines = [self.line(req) for req in step.reqs]
         found = self.tables(step, lines)

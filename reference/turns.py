@@ -13,6 +13,8 @@ from ropecheck.spec.families import family as find_family
 from ropecheck.spec.families.glm_image import GLM_IMAGE
 from ropecheck.spec.history import History, OutOfDomain, cut, length, text
 
+ENDED = ("finished", "aborted")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRequest:
@@ -57,7 +59,10 @@ def open_session(state: State, session: int, streaming: bool) -> State:
 
 
 def turn(state: State, op: TurnRequest) -> State:
-    """A request arrives in a session; refused turns join as such and change nothing else."""
+    """A request arrives in a session; refused turns join as such and change nothing else.
+
+    One that may be refused is taken, and the running turn that it replaces has ended.
+    """
     session = state.sessions.get(op.session)
     if session is None:
         raise OutOfDomain(f"session {op.session} is not open")
@@ -92,8 +97,11 @@ def turn(state: State, op: TurnRequest) -> State:
         line=timeline(state.family, prompt, tabulated),
         session=op.session,
         parent=None if parent is None else parent.req,
+        doubtful=parent is not None and (parent.doubtful or may_be_refused(state, op.session, op.parent, op.replace)),
     )
     state = arrived(state, request)
+    if parent is not None and op.replace and parent.status not in ENDED:
+        state = updated(state, replace(parent, status="aborted"))
     known = session.known
     if op.replace:
         known = () if op.parent is None else _without_children(state, known, op.parent)
@@ -139,12 +147,17 @@ def _is_refused(state: State, session: Session, op: TurnRequest) -> bool:
     if op.parent is None:
         return False
     known = op.parent in session.known
-    status = state.requests[op.parent].status if known else ""
-    ended = status in ("finished", "aborted")
-    if known and rules.may_refuse(ended, status == "aborted", op.replace):
-        raise OutOfDomain("a turn that may be refused or taken: only a script (conformance/trace) sees which")
-    finished = known and (op.replace or ended)
+    finished = known and (op.replace or state.requests[op.parent].status in ENDED)
     return rules.must_refuse(False, False, finished, known, False)
+
+
+def may_be_refused(state: State, session: int, parent: int | None, replaces: bool) -> bool:
+    """Whether the engine may take such a turn or refuse it (`may_refuse` in spec/session.py)."""
+    asked = state.sessions[session]
+    if asked.streaming or parent is None or parent not in asked.known:
+        return False
+    status = state.requests[parent].status
+    return rules.may_refuse(status in ENDED, status == "aborted", replaces)
 
 
 def _history(state: State, parent: Request | None, op: TurnRequest) -> tuple[History, tuple[int, ...]]:

@@ -99,11 +99,12 @@ def _must_refuse(turn: ArrivedTurn) -> bool:
     return must_refuse(turn.streaming, turn.in_flight, turn.parent_finished, turn.parent_known, rewrites)
 
 
-@rule("session.refused", of=ArrivedTurn, source=PUBLIC)
+@rule("session.refused", of=ArrivedTurn, source=PUBLIC, when=lambda turn: not turn.may_refuse)
 def refused(turn: ArrivedTurn) -> Violation | None:
     """A turn must be refused when its parent is unknown or unfinished, or rewrites or doubles a streaming session.
 
-    Any other turn must be accepted. A refused turn changes nothing.
+    Any other turn must be accepted, but for those on a turn that was given up or that replace a running one
+    (may_refuse). A refused turn changes nothing.
     """
     must = _must_refuse(turn)
     if turn.refused == must:

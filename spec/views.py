@@ -166,6 +166,8 @@ class ArrivedTurn:
     """Streaming: another turn is not finished."""
     parent_known: bool = True
     parent_finished: bool = True
+    may_refuse: bool = False
+    """The engine may take it or refuse it."""
     ids: tuple[int, ...] | None = None
     """Observed: the request's prompt, placeholders raw; None where the engine refused it."""
     refused: bool = False

@@ -142,9 +142,11 @@ def finish(state: JobState, step: Finish) -> None:
 
 
 def abort(state: JobState, step: Abort) -> None:
-    """The request is aborted: the scheduler's release of a request that a user gave up."""
+    """The request is aborted: the scheduler's release of a request that a user gave up. One that waits is taken out of
+    the queue, and nothing is written into it."""
     req = state.req(step.req)
-    req.finished_reason = state.engine.FINISH_ABORT("aborted by its user")
+    if step.req in state.running:
+        req.finished_reason = state.engine.FINISH_ABORT("aborted by its user")
     session: Any = getattr(req, "session", None)
     if hasattr(req, "release_mm_inputs_on_abort"):
         state.meter.call(req.release_mm_inputs_on_abort)
@@ -155,6 +157,7 @@ def abort(state: JobState, step: Abort) -> None:
 def retract(state: JobState, step: Retract) -> None:
     """The scheduler takes the request's memory back."""
     state.considered.discard(step.req)
+    state.running.discard(step.req)
     state.meter.call(state.req(step.req).reset_for_retract)
 
 
@@ -186,6 +189,7 @@ def prefix_cache(state: JobState, req: Any, hit: int) -> Any:
 
 def begin_window(state: JobState, number: int, req: Any) -> None:
     """What every prefill round starts with, unless a Schedule step has already done it for this window."""
+    state.running.add(number)
     if number in state.considered:
         state.considered.discard(number)
     else:

@@ -38,6 +38,8 @@ class JobState:
         self.sessions: dict[int, Any] = {}
         self.considered: set[int] = set()
         """Requests whose next window's `init_next_round_input` has already run, by a Schedule step."""
+        self.running: set[int] = set()
+        """Requests that are out of the waiting queue."""
         self.absent: dict[int, str] = {}
         """Requests that this release cannot make, and why."""
         self.items = 0

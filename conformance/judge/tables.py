@@ -217,8 +217,8 @@ def _deltas(tally: ScenarioTally, expected: ExpectedTables) -> list[int]:
 def _implied(tally: ScenarioTally, req: int, indices: IntArray, bad: IntArray) -> bool:
     """Whether these wrong columns are the ones that the request's own (wrong) table and delta give: a token's column of
     the table where it reaches, or index + delta, which a decode adds without a look at the table."""
-    if req not in tally.held:
-        return False
+    if req not in tally.held:  # no table at all: text
+        return bool((bad == indices).all())
     table, delta = (decoded(part) for part in tally.held[req])
     if table.ndim != 2 or delta.size != 1:
         return False

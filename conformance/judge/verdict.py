@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
+
 from ropecheck.adapters import protocol
 from ropecheck.conformance.judge import laws as readings
 from ropecheck.conformance.judge import states
@@ -24,6 +26,8 @@ TROUBLE = (protocol.Raised, protocol.NotOfferedAnswer)
 
 def judge(plan: Plan, answer: protocol.JobAnswer) -> Outcome:
     """The outcome of a scenario. The answer must hold one result per step (the client has checked that)."""
+    if plan.optional:
+        plan, answer = _until_refused(plan, answer)
     tally = ScenarioTally()
     broken = _broken_steps(plan, answer, tally)
     half_way = _half_way(plan, broken)
@@ -77,6 +81,19 @@ def judge(plan: Plan, answer: protocol.JobAnswer) -> Outcome:
         engine_ns=answer.engine_ns,
         compare_ns=answer.compare_ns,
     )
+
+
+def _until_refused(plan: Plan, answer: protocol.JobAnswer) -> tuple[Plan, protocol.JobAnswer]:
+    """Plan and answer up to the first turn that the engine was free to refuse and did: what follows in the script was
+    planned for one that it takes."""
+    for check in plan.optional:
+        seen = answer.results[check.result]
+        if isinstance(seen, protocol.States) and any(one.aborted for one in seen.states if one.req in check.subject):
+            checks = tuple(one for one in plan.checks if _last_result(one) <= check.result)
+            return replace(plan, checks=checks), msgspec.structs.replace(
+                answer, results=answer.results[: check.result + 1]
+            )
+    return plan, answer
 
 
 def _broken_steps(plan: Plan, answer: protocol.JobAnswer, tally: ScenarioTally) -> dict[int, int]:

@@ -19,7 +19,7 @@ from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import Plan, decoded
 from ropecheck.conformance.reference_engine import ReferenceEngine, answer, tensor, without_start
-from ropecheck.conformance.scenario.operations import Build, Operation, Retract, Rotate, Scenario, Submit, Turn
+from ropecheck.conformance.scenario.operations import Abort, Build, Operation, Retract, Rotate, Scenario, Submit, Turn
 from ropecheck.reference import compose
 from ropecheck.reference.rotary import LAYOUTS, LONGEST
 from ropecheck.reference.tables import BatchTables
@@ -29,6 +29,7 @@ FROM_T = "retraction-continues-from-t"
 AGAIN = "retraction-tops-up-again"
 SHARED = "retraction-grows-a-shared-table"
 OFFSET = "offset-keeps-the-parents-media"
+ABORTED = "abort-drops-the-media"
 START = "a-start-of-sequence-keeps-its-column"
 REPLACE = "replace-all-changes-a-dict-in-a-loop"
 SHARES = "packed-columns-in-equal-shares"
@@ -43,6 +44,7 @@ BUGS: dict[str, str] = {
     AGAIN: "each time that a retracted request is considered its table gains its outputs once more",
     SHARED: "a text turn shares its parent's media inputs: a retraction of the one grows the table of both",
     OFFSET: "a turn with an offset holds its parent's table, delta and items, whatever it dropped of them",
+    ABORTED: "a turn that was given up has no media any more: one that continues it takes its tokens for text",
     START: "the start of sequence that a turn leaves out keeps its column, and the last token before gets it",
     REPLACE: "replace without a parent, in a session that has a turn, raises half-way",
     SHARES: "packed columns are dealt out as if every request had as many nodes as every other",
@@ -156,7 +158,7 @@ class KnownEngine(ReferenceEngine):
 
     def leave(self, req: int, finished: bool) -> None:
         super().leave(req, finished)
-        if not finished:
+        if not finished and ABORTED in self.bugs:
             self.inputs.pop(req, None)
 
     def schedule(self, step: protocol.Schedule) -> None:
@@ -300,6 +302,10 @@ def touches(scenario: Scenario, bugs: frozenset[str]) -> bool:
     arriving = (op for op in scenario.ops if isinstance(op, Submit | Turn))
     if all(run.is_text for op in arriving for run in op.prompt):
         bugs &= {REPLACE, SHARES, STALE, NEVER, READER}
+    if ABORTED in bugs:
+        given_up = {op.req for op in scenario.ops if isinstance(op, Abort)}
+        if any(isinstance(op, Turn) and op.parent in given_up for op in scenario.ops):
+            return True
     return any(_touches(op, bugs) for op in scenario.ops)
 
 

@@ -19,6 +19,7 @@ from ropecheck.conformance.scenario.lifecycle import Transition, apply
 from ropecheck.reference.requests import BOS, MEDIA_IDS, Request, State, tokens_of, turn_line
 from ropecheck.reference.rotary import table_of
 from ropecheck.reference.timeline import IntArray, Timeline, laid
+from ropecheck.reference.turns import may_be_refused
 from ropecheck.spec.history import OutOfDomain, text
 from ropecheck.spec.modes import mode_of
 from ropecheck.spec.modes.declaration import PREFILLING
@@ -138,6 +139,8 @@ class Plan:
     checks: tuple[Check, ...]
     situations: tuple[str, ...] = ()
     """What its arrivals are examples of, as the report counts them."""
+    optional: tuple[StateCheck, ...] = ()
+    """Those of turns that the engine may refuse. What comes after such a turn is planned for one that it takes."""
 
 
 class _Mark(NamedTuple):
@@ -363,7 +366,10 @@ def plan(scenario: ops.Scenario, device: str = "cpu") -> Plan:
             if isinstance(check, TableCheck) and not check.positions_only:
                 steps[check.result] = _with_right(steps[check.result], check)
     job = protocol.Job(id=scenario.id, steps=tuple(steps), device=device)
-    return Plan(scenario, job, checks, _arrivals(scenario, checks))
+    optional = tuple(
+        one for one in checks if isinstance(one, StateCheck) and one.turn is not None and one.turn.may_refuse
+    )
+    return Plan(scenario, job, checks, _arrivals(scenario, checks), optional)
 
 
 def _arrivals(scenario: ops.Scenario, checks: tuple[Check, ...]) -> tuple[str, ...]:
@@ -429,6 +435,7 @@ def _turn_of(state: State, op: ops.Turn, made: Request) -> ArrivedTurn:
         in_flight=session.in_flight is not None,
         parent_known=known,
         parent_finished=settled,
+        may_refuse=may_be_refused(state, op.session, op.parent, op.replace),
     )
 
 

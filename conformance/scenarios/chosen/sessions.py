@@ -56,7 +56,7 @@ def opened(first: History, reply: int = 3, session: int = 0, req: int = 0) -> li
 
 
 def scenarios() -> list[Scenario]:
-    return [*_appends(), *_branches(), *_rewrites(), *_interleaved(), *_modes()]
+    return [*_appends(), *_branches(), *_optional(), *_rewrites(), *_interleaved(), *_modes()]
 
 
 def _appends() -> Iterator[Scenario]:
@@ -204,6 +204,32 @@ def _branches() -> Iterator[Scenario]:
         Finish(0),
         turn(2, (text(2),), 0),
         answer(2),
+    )
+
+
+def _optional() -> Iterator[Scenario]:
+    """Turns that an engine may refuse; these say what they are where it takes them."""
+    for name, addition in (("text", SECOND["text"]), ("image", SECOND["image"])):
+        yield scenario(
+            f"session, {name} on a turn that was given up",
+            "Its tokens stay in the context, and so do its media.",
+            Open(0),
+            turn(0, FIRST["image"]),
+            prefill(0),
+            replies(0, 2),
+            Abort(0),
+            turn(1, addition, 0),
+            answer(1),
+        )
+    yield scenario(
+        "session, a running turn is replaced",
+        "It is ended, and its context goes on.",
+        Open(0),
+        turn(0, FIRST["image"]),
+        prefill(0),
+        replies(0, 2),
+        turn(1, SECOND["image"], 0, replace=True),
+        answer(1),
     )
 
 

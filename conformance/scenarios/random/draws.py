@@ -128,7 +128,7 @@ def _turn(draw: Draw, state: State) -> tuple[Operation, ...]:
     limit = draw.one((1 << 20, 1 << 20, 1 << 20, 1, 2))
     if session.streaming:
         return (Turn(session.session, req, prompt, max_new_tokens=limit),)
-    known = [r for r in session.known if state.requests[r].status in ("finished", "running")]
+    known = [r for r in session.known if state.requests[r].status != "refused"]
     if not known or draw.number(0, 9) == 0:
         return (Turn(session.session, req, prompt, replace=bool(known), max_new_tokens=limit),)
     parent = draw.one(known)
