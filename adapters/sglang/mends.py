@@ -280,6 +280,13 @@ def a_turn_takes_over(original: Any, sessions: Any, req: Any) -> None:
     original(sessions, req)
 
 
+def a_failed_turn_is_over(original: Any, req: Any, *args: Any, **kwargs: Any) -> None:
+    """On a decode server a turn whose cache never came is its session's turn in flight no more."""
+    original(req, *args, **kwargs)
+    if req.session is not None and req.session.streaming:
+        req.session.abort_req()
+
+
 def the_reader_grows(original: Any, embedding: Any, positions: Any, *args: Any, **kwargs: Any) -> Any:
     """The rotary embedding prepares as many positions as the table asks for."""
     if positions.numel():
@@ -307,8 +314,6 @@ MENDS: dict[str, Mend] = {
     "frozen-kv-padding-is-stale": {FROZEN: rows_are_zeroed_too},
     "multi-layer-rows-are-never-copied": {MULTI_LAYER: rows_are_copied_too},
     "members-have-no-delta": MEMBERS,
-    "members-have-no-media": MEMBERS,
-    "members-have-no-entry": MEMBERS,
     "retraction-ends-a-turn": {f"{SESSION}:Session.finish_req": a_retracted_turn_is_unfinished},
     "pause-retracts-a-search": {f"{SCHEDULER}.pause_generation": searches_stay},
     "preemption-retracts-a-search": {f"{ADDER}.preempt_to_schedule": searches_are_not_preempted},
@@ -319,17 +324,15 @@ MENDS: dict[str, Mend] = {
     "transferred-turn-has-a-record-too-many": {
         "sglang.srt.session.streaming_session:StreamingSession.take": a_turn_takes_over
     },
+    "failed-transfer-stays-in-flight": {"sglang.srt.disaggregation.decode:prepare_abort": a_failed_turn_is_over},
     "padding-counts-no-beams": {
         "sglang.srt.beam_search.coordinator:BeamCoordinator.validate_and_init": searches_are_not_gathered
     },
     "text-is-drafted-from": {COMPUTE: drafts_read_the_table},
     "positions-pass-the-reader": {READER: the_reader_grows},
     "refused-turn-goes-on": {CREATE: refused_turns_leave},
-    "clearing-walks-a-changing-dict": {CREATE: cleared_beforehand},
     "close-drops-the-media": {f"{SESSION}:SessionController._close": a_close_waits},
     "abort-drops-the-media": {f"{BATCH}:Req.release_mm_inputs_on_abort": media_stay_until_the_close},
-    "output-follows-the-t-row": {TOP_UP: text_after_the_largest},
-    "cut-keeps-the-parents-media": {CREATE: cut_with_the_tokens},
     "offset-zero-is-none": {CREATE: nothing_is_kept},
 }
 """Cause -> what ends it. Causes of scenarios and of scripts may be ended alike."""

@@ -47,9 +47,8 @@ class Failure(msgspec.Struct, frozen=True):
     """Engine line, for an exception."""
     follows: str = ""
     """The rule that this request's own state broke earlier in the scenario: this failure is its consequence."""
-    past: tuple[str, ...] = ()
-    """What had been done to the request, or to another turn of its session, where a stream tells: "streaming" (its
-    session), "retracted", "closed", "offset", "beams"."""
+    causes: tuple[str, ...] = ()
+    """Of a scheduler's failure that known bugs give: which ones (`known.stream`)."""
 
     @property
     def key(self) -> tuple[str, str, str]:

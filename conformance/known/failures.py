@@ -21,13 +21,16 @@ from ropecheck.conformance.judge.outcome import Failure, Outcome
 from ropecheck.conformance.known.base import alike
 from ropecheck.conformance.known.differences import KnownDifference
 from ropecheck.conformance.known.model import BUGS
-from ropecheck.conformance.known.script_causes import SCRIPT_CAUSES, spreads
+from ropecheck.conformance.known.stream import SCHEDULER_BUGS
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scripts.script import Script
 from ropecheck.conformance.store.files import pretty, read_any, subject_of, write_atomic
 from ropecheck.conformance.versions import parse_range, within
 from ropecheck.spec.aliases import todays
 from ropecheck.spec.rules import all_rules
+
+CAUSES = BUGS | SCHEDULER_BUGS
+"""Every cause by its name, and what comes out."""
 
 FOLDER = Path(__file__).parents[1] / "data" / "known"
 """The list that ships with the suite."""
@@ -52,7 +55,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     witness: str
     """File name of a scenario beside the entry."""
     cause: str = ""
-    """A name in `model.BUGS` or `SCRIPT_CAUSES`: when the bug applies and what comes out. A failure that it does not
+    """A name in `CAUSES`: when the bug applies and what comes out. A failure that it does not
     predict is new."""
     shows: str = ""
     """The witness's first difference, in numbers: another fault of the same shape does not hide here."""
@@ -130,8 +133,8 @@ def _read(path: Path) -> Known:
         raise UsageError(f"{path}: an entry stands for one failure; wildcards are not allowed")
     if entry.rule not in all_rules():
         raise UsageError(f"{path}: unknown rule {entry.rule!r}{meant(entry.rule, all_rules())}")
-    if entry.cause and entry.cause not in BUGS and entry.cause not in SCRIPT_CAUSES:
-        raise UsageError(f"{path}: unknown cause {entry.cause!r}{meant(entry.cause, (*BUGS, *SCRIPT_CAUSES))}")
+    if entry.cause and entry.cause not in CAUSES:
+        raise UsageError(f"{path}: unknown cause {entry.cause!r}{meant(entry.cause, CAUSES)}")
     try:
         parse_range(entry.versions)
     except ValueError as error:
@@ -205,13 +208,11 @@ def check_difference(entry: KnownDifference, case: Case, outcome: Outcome, targe
     return Check(entry, "stale", f"its witness {case.name!r} passes: the difference is gone, remove the entry")
 
 
-def match(
-    failure: Failure, entries: Iterable[Known], subject: Scenario | Script, predicted: Iterable[Failure] = ()
-) -> Known | None:
+def match(failure: Failure, entries: Iterable[Known], predicted: Iterable[Failure] = ()) -> Known | None:
     """The entry that expects this failure: its shape, and its cause there. predicted: what fails in the scenario on an
     engine with the bugs of the list."""
     for known in entries:
-        if known.entry.key == failure.key and _gives(known.entry.cause, subject, failure, predicted):
+        if known.entry.key == failure.key and _gives(known.entry.cause, failure, predicted):
             return known
     return None
 
@@ -219,25 +220,22 @@ def match(
 def nearest(failure: Failure, entries: Iterable[Known], predicted: Iterable[Failure]) -> Known | None:
     """The entry that is closest to a failure which the listed bugs predict, number for number, where none has its
     shape: what a wrong table shows first depends on what else is in it."""
-    if not any(alike(failure, other) for other in predicted):
-        return None
+    causes = next((other.causes or BUGS for other in predicted if alike(failure, other)), ())
 
     def distance(known: Known) -> tuple[bool, bool, bool]:
         rule, mode, signature = known.entry.key
         return ((rule, mode) != (failure.rule, failure.mode), signature != failure.signature, rule != failure.rule)
 
-    return min((known for known in entries if known.entry.cause in BUGS), key=distance, default=None)
+    return min((known for known in entries if known.entry.cause in causes), key=distance, default=None)
 
 
-def _gives(cause: str, subject: Scenario | Script, failure: Failure, predicted: Iterable[Failure]) -> bool:
+def _gives(cause: str, failure: Failure, predicted: Iterable[Failure]) -> bool:
     """Whether this cause gives this failure; "" stands for nothing in particular and so for everything."""
-    if isinstance(subject, Script) and cause in SCRIPT_CAUSES:
-        return SCRIPT_CAUSES[cause](subject, failure)
-    return not cause or (cause in BUGS and any(alike(failure, other) for other in predicted))
+    return not cause or any(alike(failure, other) for other in predicted if not other.causes or cause in other.causes)
 
 
 def entries_for(
-    subject: Scenario | Script, failures: Sequence[Failure], entries: Sequence[Known], predicted: Sequence[Failure] = ()
+    failures: Sequence[Failure], entries: Sequence[Known], predicted: Sequence[Failure] = ()
 ) -> list[Known | None]:
     """The entry that expects each failure.
 
@@ -245,7 +243,7 @@ def entries_for(
     scenario, when each of them is. Those of a modelled bug must have been predicted as well, and whatever they
     predict is expected, in whatever shape.
     """
-    own = [match(failure, entries, subject, predicted) for failure in failures]
+    own = [match(failure, entries, predicted) for failure in failures]
     found = []
     for failure, known in zip(failures, own, strict=True):
         if known is None and failure.follows:
@@ -255,9 +253,7 @@ def entries_for(
                 if cause.rule == failure.follows and not cause.follows
             ]
             known = causes[0] if causes and None not in causes else None
-            if isinstance(subject, Script) and not spreads(subject, failure):
-                known = None
-            if known is not None and known.entry.cause in BUGS:
+            if known is not None and known.entry.cause:
                 known = known if any(alike(failure, other) for other in predicted) else None
         found.append(known or nearest(failure, entries, predicted))
     return found

@@ -140,11 +140,8 @@ class KnownEngine(ReferenceEngine):
         Those of the turn that it continues where it brings none, and its own behind them where it does.
         """
         if media is not None:
-            before = self.nothing() if parent is None else parent.table[:, :start]
-            between = compose.text_table(start - before.shape[1])
-            table = compose.appended(compose.appended(before, between), decoded(media.table))
             own = tuple((first + start, stop + start) for item in media.items for first, stop in item.spans)
-            self.inputs[req] = Inputs(table, compose.delta(table), (() if parent is None else parent.items) + own)
+            self.inputs[req] = continued(parent, decoded(media.table), own, start)
         elif parent is not None:
             self.inputs[req] = parent
 
@@ -173,8 +170,7 @@ class KnownEngine(ReferenceEngine):
             return
         if SHARED not in self.bugs:
             inputs = self.inputs[req] = copy.copy(inputs)
-        free = int(inputs.table[0, -1]) + 1 if FROM_T in self.bugs else compose.free_position(inputs.table)
-        inputs.table = np.concatenate([inputs.table, free + compose.text_table(len(held.output_ids))], axis=1)
+        inputs.table = topped_up(inputs.table, len(held.output_ids), self.bugs)
         if AGAIN not in self.bugs:
             inputs.table = inputs.table[:, : len(held.ids) + len(held.output_ids)]
 
@@ -279,6 +275,20 @@ class KnownEngine(ReferenceEngine):
 
 
 NO_MEDIA = Timeline(table=np.zeros((3, 0), dtype=np.int64), delta=0, tabulated=0, has_media=False)
+
+
+def continued(parent: Inputs | None, own: IntArray, items: tuple[tuple[int, int], ...], start: int) -> Inputs:
+    """The media inputs of a turn that brings some, at token `start`: behind those of the turn that it continues."""
+    before = np.zeros((len(own), 0), dtype=np.int64) if parent is None else parent.table[:, :start]
+    between = compose.text_table(start - before.shape[1], len(own))
+    table = compose.appended(compose.appended(before, between), own)
+    return Inputs(table, compose.delta(table), (() if parent is None else parent.items) + items)
+
+
+def topped_up(table: IntArray, outputs: int, bugs: Collection[str]) -> IntArray:
+    """A retracted request's table with columns for so many outputs more. int64 [3, P] -> [3, P + outputs]."""
+    free = int(table[0, -1]) + 1 if FROM_T in bugs else compose.free_position(table)
+    return np.concatenate([table, free + compose.text_table(outputs)], axis=1)
 
 
 def cut(inputs: Inputs, tokens: int) -> Inputs | None:

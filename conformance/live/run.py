@@ -16,14 +16,14 @@ import msgspec
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.errors import GaveUp
-from ropecheck.conformance.judge.outcome import Outcome, Unrun
+from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
 from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.live import verdict
 from ropecheck.conformance.live.client import PATIENCE, Client, Completion, Connection, ServerGone
 from ropecheck.conformance.live.media import ClientPrompt
 from ropecheck.conformance.live.scripts import Group, groups
 from ropecheck.conformance.live.server import LiveServer, NotUp, Start, toy
-from ropecheck.conformance.live.verdict import PREFIX, ServerVerdict
+from ropecheck.conformance.live.verdict import ServerVerdict
 from ropecheck.conformance.run.events import Event, Header, Listener, PhaseStarted, RunEnded, RunStarted, ScenarioDone
 from ropecheck.conformance.run.events import Summary as RunSummary
 from ropecheck.conformance.run.tally import Tally
@@ -33,6 +33,7 @@ from ropecheck.conformance.store.files import claimed, clear_failures, clear_rep
 from ropecheck.conformance.targets.registry import Target
 from ropecheck.conformance.trace.check import Checked
 from ropecheck.conformance.trace.folder import streams
+from ropecheck.conformance.trace.verdict import PREFIX
 from ropecheck.conformance.version import spec_hash, suite_version
 
 PATCH = {"qwen2_5_vl": 14, "qwen2_vl": 14, "qwen3_vl": 16}
@@ -103,9 +104,9 @@ def run(settings: LiveSettings, listeners: Iterable[Listener]) -> RunSummary:
         shutil.rmtree(out / "servers", ignore_errors=True)
         try:
             model = toy(settings.target, settings.family, out / "toys")
-            live = LiveRun(settings, model)
+            live = LiveRun(settings, model, frozenset(known.entry.cause for known in header.known))
             for script, outcome in live.everything():
-                done = ScenarioDone("live", script, outcome)
+                done = ScenarioDone("live", script, outcome, predicted=live.predicted)
                 tally.add(done)
                 emit(done)
             tally.summary.interrupted = live.interrupted
@@ -122,8 +123,10 @@ def run(settings: LiveSettings, listeners: Iterable[Listener]) -> RunSummary:
 class LiveRun:
     """The servers of one run."""
 
-    def __init__(self, settings: LiveSettings, model: Path) -> None:
-        self.settings, self.model = settings, model
+    def __init__(self, settings: LiveSettings, model: Path, bugs: frozenset[str]) -> None:
+        self.settings, self.model, self.bugs = settings, model, bugs
+        self.predicted: list[Failure] = []
+        """What these bugs give, of what failed."""
         self.played: list[ServerVerdict] = []
         self._fresh: dict[tuple[ClientPrompt, int], Completion] = {}
         self._starts = 0
@@ -142,7 +145,10 @@ class LiveRun:
         for played in self.played:
             paths = [path for parts in streams(played.folder).values() for path in parts]
             checked = verdict.judge_streams(paths) if paths else None
-            found += verdict.outcomes(played, paths, checked)
+            outcomes = verdict.outcomes(played, paths, checked)
+            failures = [one for _, outcome in outcomes for one in outcome.failures]
+            self.predicted += verdict.predicted(paths, failures, self.bugs, played.server)
+            found += outcomes
             for path in played.folder.glob("*.error.txt"):
                 trouble = trouble or f"the recorder failed: {path.read_text('utf-8').strip()}"
             if checked is not None and not played.clients and found:  # nobody's script: with the first one's

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,11 +15,13 @@ from ropecheck.adapters import events
 from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, Unrun
 from ropecheck.conformance.judge.tally import ScenarioTally
+from ropecheck.conformance.known.stream import expected
 from ropecheck.conformance.live.client import Client, Completion, SentRequest
 from ropecheck.conformance.scripts.script import Script
+from ropecheck.conformance.scripts.servers import servers
 from ropecheck.conformance.trace.check import Checked, check_files
 from ropecheck.conformance.trace.judge import Judge
-from ropecheck.conformance.trace.verdict import ordered
+from ropecheck.conformance.trace.verdict import PREFIX, each, ordered
 from ropecheck.spec.live import Replayed
 from ropecheck.spec.rules import all_rules
 
@@ -26,8 +29,6 @@ TOLERANCE = 0.01
 """Of log-probabilities: float32 networks of two layers differ by less than 1e-4 from batch to batch; a token at a
 wrong position changes them by tenths."""
 MODE = "live"
-PREFIX = "scheduler."
-"""Of the modes of forwards: what the stepped scheduler shows is known under the same names."""
 
 
 @dataclass(slots=True)
@@ -63,8 +64,24 @@ def owner(failure: Failure) -> str:
 
 
 def judge_streams(paths: Sequence[Path]) -> Checked:
-    """The first failure of each kind and script."""
-    return check_files(paths, PREFIX, kind=lambda failure: (*failure.key, owner(failure)))
+    """Every failure; what the stepped scheduler shows is known under the same names."""
+    return check_files(paths, PREFIX, kind=each)
+
+
+def predicted(paths: Sequence[Path], failures: Sequence[Failure], bugs: Collection[str], server: str) -> list[Failure]:
+    """Those of a server's failures that these bugs give; an answer is wrong behind tables that they make wrong."""
+    if not failures:
+        return []
+    found = expected(_events(paths), failures, bugs, servers()[server].arguments)
+    causes = {named(one): one.causes for one in found}
+    return [
+        *found,
+        *(
+            msgspec.structs.replace(one, causes=causes[named(one)])
+            for one in failures
+            if one.follows and one.rule.startswith("live.") and named(one) in causes
+        ),
+    ]
 
 
 def compare(asked: SentRequest, fresh: Completion) -> Failure | None:
@@ -93,32 +110,35 @@ def compare(asked: SentRequest, fresh: Completion) -> Failure | None:
     )
 
 
+def _events(paths: Iterable[Path]) -> Iterator[events.Event]:
+    """Those of whole lines; the last may be torn."""
+    decode = msgspec.json.Decoder(events.Event).decode
+    for path in paths:
+        for line in path.read_bytes().splitlines():
+            with contextlib.suppress(msgspec.MsgspecError):
+                yield decode(line)
+
+
 def situations(paths: Iterable[Path], compared: Iterable[SentRequest], server: str) -> dict[str, int]:
     """What had happened to the requests whose answers were compared."""
     had: dict[str, set[str]] = {}
     windows: dict[str, int] = {}
-    decode = msgspec.json.Decoder(events.Event).decode
-    for path in paths:
-        for line in path.read_bytes().splitlines():
-            try:
-                event = decode(line)
-            except msgspec.MsgspecError:
-                continue
-            match event:
-                case events.Retracted(req=req):
-                    had.setdefault(req, set()).add("retracted")
-                case events.Forward(mode="extend" | "mixed", draft=False):
-                    for req, start in zip(event.reqs, event.prefix_lens, strict=False):
-                        if windows.get(req) and start:
-                            had.setdefault(req, set()).add("chunked")
-                        elif start:
-                            had.setdefault(req, set()).add("prefix hit")
-                        windows[req] = windows.get(req, 0) + 1
-                case events.Forward(mode="target_verify"):
-                    for req in event.reqs:
-                        had.setdefault(req, set()).add("speculation")
-                case _:
-                    pass
+    for event in _events(paths):
+        match event:
+            case events.Retracted(req=req):
+                had.setdefault(req, set()).add("retracted")
+            case events.Forward(mode="extend" | "mixed", draft=False):
+                for req, start in zip(event.reqs, event.prefix_lens, strict=False):
+                    if windows.get(req) and start:
+                        had.setdefault(req, set()).add("chunked")
+                    elif start:
+                        had.setdefault(req, set()).add("prefix hit")
+                    windows[req] = windows.get(req, 0) + 1
+            case events.Forward(mode="target_verify"):
+                for req in event.reqs:
+                    had.setdefault(req, set()).add("speculation")
+            case _:
+                pass
     found: dict[str, int] = {}
     for asked in compared:
         marks = had.get(asked.name, set()) | ({"turn"} if asked.action.session is not None else set())

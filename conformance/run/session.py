@@ -21,9 +21,8 @@ from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.known import differences as family_known
 from ropecheck.conformance.known import failures as known_list
-from ropecheck.conformance.known import model
+from ropecheck.conformance.known import model, stream
 from ropecheck.conformance.known.base import news
-from ropecheck.conformance.plan.planner import Plan
 from ropecheck.conformance.routes.verdict import judge as judge_route
 from ropecheck.conformance.run import baseline
 from ropecheck.conformance.run.base import Base
@@ -121,7 +120,7 @@ class Runner:
         self._listeners = tuple(listeners)
         self._shard = settings.shard
         self._device = settings.device
-        self._bugs = model.bugs_of(known.entry.cause for known in header.known)
+        self._bugs = frozenset(known.entry.cause for known in header.known)
         self._seen: set[str] = set()
         self._phase = ""
         self._passing = Passing()
@@ -251,7 +250,7 @@ class Runner:
             if self._base is not None:
                 fresh = news(outcome, self._base.outcome(scenario.id)) if outcome.failures else ()
             else:
-                done = ScenarioDone("", scenario, outcome, predicted=self._predicted(planned, answer))
+                done = ScenarioDone("", scenario, outcome, predicted=self._predicted(planned, answer, outcome))
                 expected = zip(outcome.failures, self.tally.expectations(done), strict=True)
                 fresh = tuple(failure for failure, known in expected if known is None)
             return msgspec.structs.replace(outcome, failures=fresh)
@@ -278,7 +277,9 @@ class Runner:
             if isinstance(answer, protocol.JobAnswer):
                 self.tally.summary.routes.update(answer.routes)
             outcome = self._choice.of(verdict_of(planned, answer))
-            done = ScenarioDone(self._phase, planned.scenario, outcome, lines, self._predicted(planned, answer))
+            done = ScenarioDone(
+                self._phase, planned.scenario, outcome, lines, self._predicted(planned, answer, outcome)
+            )
             base = self._base.outcome(planned.scenario.id) if self._base and done.outcome.failures else None
             self.tally.add(done, base)
             self._passing.note(done)
@@ -287,7 +288,7 @@ class Runner:
                 self._tell()
             yield done
 
-    def _predicted(self, planned: AnyPlan, answer: Reply) -> tuple[Failure, ...]:
+    def _predicted(self, planned: AnyPlan, answer: Reply, outcome: Outcome) -> tuple[Failure, ...]:
         """What the bugs and differences of the lists give there; with a base, that says it."""
         if self._base is not None or not isinstance(answer, protocol.JobAnswer):
             return ()
@@ -295,7 +296,9 @@ class Runner:
             header = self.tally.summary.header
             release = header.hello.target, header.hello.version
             return family_known.predicted(planned.scenario, answer.results[0], header.differences, *release)
-        return model.predicted(planned, self._bugs) if isinstance(planned, Plan) else ()
+        if isinstance(planned, ScriptPlan):
+            return stream.predicted(planned.scenario, answer.results[0], outcome.failures, self._bugs)
+        return model.predicted(planned, model.bugs_of(self._bugs))
 
     def _tell(self) -> None:
         """Say at once what is new. Raises Enough when that was as much as was asked for."""

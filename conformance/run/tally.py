@@ -97,7 +97,8 @@ class Tally:
         """Of each entry, whether it said that this scenario fails with it, and whether it does."""
         outcome = done.outcome
         shown = {known.name for known in expected_by if known is not None}
-        must = {failure.key for failure in done.predicted if failure.mode in outcome.by_mode.get(failure.rule, ())}
+        asked = (one for one in done.predicted if one.mode in outcome.by_mode.get(one.rule, ()))
+        must = {one.key for one in asked if not one.causes}  # of a stream, what is predicted has been shown
         if not must and not shown:
             return
         entries: tuple[Known | KnownDifference, ...] = (*self.summary.header.known, *self.summary.header.differences)
@@ -157,7 +158,7 @@ class Tally:
             return [None if failure in fresh else OnBase(self.summary.header.base) for failure in failures]
         if isinstance(done.scenario, Case):
             return [self._explained(done, done.scenario, failure) for failure in failures]
-        return entries_for(done.scenario, failures, self.summary.header.known, done.predicted)
+        return entries_for(failures, self.summary.header.known, done.predicted)
 
     def _explained(self, done: ScenarioDone, case: Case, failure: Failure) -> KnownDifference | None:
         """The first known difference that explains the failure; all that do are counted."""

@@ -6,7 +6,7 @@ forward must read, lays what the engine read beside it as the specification's vi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ropecheck.adapters import events
@@ -27,9 +27,11 @@ MODE = "scheduler"
 class Judge:
     """Feed it events in order; what it yields are failures. Raises BadTrace for a stream that is not one."""
 
-    def __init__(self, prefix: str = "") -> None:
-        """prefix: stands before the names of modes, so that failures of two kinds of run are told apart."""
+    def __init__(self, prefix: str = "", histories: Callable[[str], Histories] = Histories) -> None:
+        """prefix: stands before the names of modes, so that failures of two kinds of run are told apart. histories:
+        what is right, of a family's requests."""
         self._prefix = prefix
+        self._of_family = histories
         self.checked: dict[str, int] = {}
         self.by_mode: dict[str, dict[str, int]] = {}
         self.modes: dict[str, int] = {}
@@ -106,7 +108,7 @@ class Judge:
             self.header = header
             return
         try:
-            self._histories = Histories(header.family)
+            self._histories = self._of_family(header.family)
         except (OutOfDomain, KeyError) as error:
             raise BadTrace(f"family {header.family!r}: {error}") from error
         self.header = header
@@ -147,7 +149,7 @@ class Judge:
             reads.append(tokens)
         width = sum(event.tokens[row] if read is None else read.count for row, read in enumerate(reads))
         yield from self._tables(mode, name, event, width, at)
-        yield from self._rows(name, event, lives, reads, at)
+        yield from self._rows(histories, name, event, lives, reads, at)
         if not event.draft:
             for row, (live, read) in enumerate(zip(lives, reads, strict=True)):
                 if live is not None and read is not None and event.reqs.index(live.name) == row:
@@ -217,6 +219,7 @@ class Judge:
 
     def _rows(
         self,
+        histories: Histories,
         name: str,
         event: events.Forward,
         lives: Sequence[LiveRequest | None],
@@ -234,7 +237,8 @@ class Judge:
             start = end
             if live is None or read is None or len(positions) != count or any(len(c) != count for c in columns):
                 continue
-            view = Row(mode=name, place=live.place, tokens=tuple(read), positions=positions, columns=columns)
+            place = histories.read(live, event, row, read, columns)
+            view = Row(mode=name, place=place, tokens=tuple(read), positions=positions, columns=columns)
             yield from self._ask(view, name, at, live, row, neighbours=lives)
 
     # ------------------------------------------------------------ what the client gets
@@ -318,10 +322,8 @@ class Judge:
         where: str,
     ) -> Failure:
         deltas = [other.place.delta for other in neighbours if other is not None and other is not live]
-        parent, moves, forgotten = (
-            (None, None, None) if live is None else (live.parent_place, live.moves, live.forgotten)
-        )
-        signature = wrong.shape or shape_of(view, wrong, deltas, parent, moves, forgotten)
+        parent, forgotten = (None, None) if live is None else (live.parent_place, live.forgotten)
+        signature = wrong.shape or shape_of(view, wrong, deltas, parent, forgotten)
         follows = ""
         if live is not None:
             follows, live.wrong = live.wrong, live.wrong or one.id
@@ -339,7 +341,6 @@ class Judge:
             observed=observed,
             where=where,
             follows=follows,
-            past=tuple(sorted(live.past)) if live is not None else (),
         )
 
 

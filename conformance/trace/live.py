@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ropecheck.adapters import events
@@ -10,11 +11,9 @@ from ropecheck.reference.prompt_tables import prompt_table
 from ropecheck.spec.families import family as find_family
 from ropecheck.spec.families.declaration import MediaFamily
 from ropecheck.spec.history import Delta, History, OutOfDomain, Run, cut, length, text
+from ropecheck.spec.modes.declaration import Tokens
 from ropecheck.spec.session import afresh, continued, kept_of, may_refuse, must_refuse, reply_tokens, without_reply
 from ropecheck.spec.views import Place
-
-BEHIND = "behind one row of an earlier turn"
-LEFT_OUT = "media of earlier turns left out"
 
 
 @dataclass(slots=True, eq=False)
@@ -61,11 +60,6 @@ class LiveRequest:
     """Its columns if that turn, which was given up, had been text."""
     refuse: bool | None = None
     """A turn: whether the engine must refuse it."""
-    past: set[str] = field(default_factory=set)
-    """What was done to it (`Failure.past`); turns of a session share it, as they share media inputs."""
-    moves: dict[int, str] = field(default_factory=dict)
-    """By how much a turn stands off where what a retraction does to an earlier one of its session is wrong: shift ->
-    shape. Turns of a session share it."""
     held: list[Failure] | None = None
     """A turn that the engine may refuse: what is wrong with it, if it does not."""
     cut: bool = False
@@ -120,8 +114,6 @@ class TracedSession:
     lost: bool = False
     """Which turns it has cannot be known from outside: one came while an aborted one may have been running, or one
     that was to take others out was refused."""
-    past: set[str] = field(default_factory=set)
-    moves: dict[int, str] = field(default_factory=dict)
 
 
 class Histories:
@@ -152,18 +144,21 @@ class Histories:
         """Whether something can be said of a request's rows."""
         return req not in self.unsettled and (not self.blind or req in self.live)
 
+    def read(
+        self, live: LiveRequest, event: events.Forward, row: int, tokens: Tokens, columns: Sequence[tuple[int, ...]]
+    ) -> Place:
+        """The columns that a row of a forward must read. columns: what it read."""
+        return live.place
+
     def open(self, event: events.Opened) -> None:
         """A session is opened; of a name that is open already the engine refuses the second."""
-        past = {"streaming"} if event.streaming else set()
-        opened = TracedSession(event.streaming, lost=event.session in self.closing, past=past)
+        opened = TracedSession(event.streaming, lost=event.session in self.closing)
         self.sessions.setdefault(event.session, opened)
 
     def close(self, session: str) -> None:
         """A session is closed: later turns are refused, running ones go on."""
-        if (closed := self.sessions.pop(session, None)) is not None:
-            closed.past.add("closed")
-            if closed.in_flight:
-                self.closing.add(session)
+        if (closed := self.sessions.pop(session, None)) is not None and closed.in_flight:
+            self.closing.add(session)
 
     def arrive(self, event: events.Arrived) -> LiveRequest | None:
         """A request arrives. None where nothing can be said of it."""
@@ -218,7 +213,6 @@ class Histories:
         if either:
             live.held, live.cut = [], event.replace
             if unsure:
-                live.past.add("given up")
                 live.forgotten = self._place(joined((text(kept),), new), width)
             if running and before is not None and event.replace:
                 before.replaced_by, before.went_on = live, 0
@@ -249,10 +243,6 @@ class Histories:
         width = len(place.rows[0])
         live = LiveRequest(event.req, history, width, place, event.max_new_tokens, event.session, refuse=refuse)
         live.beams = event.beams
-        if event.session in self.sessions:
-            live.past, live.moves = self.sessions[event.session].past, self.sessions[event.session].moves
-        done = {"beams": event.beams > 1, "offset": event.offset is not None, "offset 0": event.offset == 0}
-        live.past.update(what for what, so in done.items() if so)
         self.live[event.req] = live
         return live
 
@@ -326,12 +316,6 @@ class Histories:
         live = self.live.get(name)
         if live is not None:
             live.computed, live.running, live.free, live.undecided, live.pending = 0, False, True, True, None
-            live.past.add("retracted")
-            gap = live.place.gap
-            live.moves |= {-by: BEHIND for by in range(min(gap, live.delivered), gap + 1)}
-            if "streaming" in live.past:
-                live.moves[-live.place.delta] = LEFT_OUT
-            live.moves.pop(0, None)
 
     def transfer(self, name: str, answers: tuple[int, ...]) -> None:
         """Another engine computed the prompt and the first answers."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ropecheck.spec.rules import Violation
@@ -18,11 +18,10 @@ def shape_of(
     wrong: Violation,
     deltas: Sequence[int],
     parent: Place | None = None,
-    moves: Mapping[int, str] | None = None,
     forgotten: Place | None = None,
 ) -> str:
-    """deltas: those of the other requests in the batch. parent: the turn that the request continues. moves, forgotten:
-    see `LiveRequest`."""
+    """deltas: those of the other requests in the batch. parent: the turn that the request continues. forgotten: see
+    `LiveRequest`."""
     if not isinstance(view, Row) or view.columns is None:
         return "other values"
     if wrong.axis == "1d":
@@ -34,7 +33,7 @@ def shape_of(
             cells.append((index, right, seen))
     if forgotten is not None and all(seen == forgotten.column(index) for index, _, seen in cells):
         return GIVEN_UP
-    return _explained(view.place, cells, deltas, parent, moves or {})
+    return _explained(view.place, cells, deltas, parent)
 
 
 def _explained(
@@ -42,7 +41,6 @@ def _explained(
     cells: list[tuple[int, Column, Column]],
     deltas: Sequence[int],
     parent: Place | None,
-    moves: Mapping[int, str],
 ) -> str:
     """cells: index, right column, observed column of every wrong one."""
     own = place.delta
@@ -55,8 +53,6 @@ def _explained(
     shifts = {got - want for _, right, seen in cells for got, want in zip(seen, right, strict=True)}
     if shifts == {-place.gap} and cells[0][0] >= place.tabulated and not by(0):
         return "continues from one row"
-    if len(shifts) == 1 and not by(0) and (moved := moves.get(min(shifts))):
-        return moved
     if parent is not None and parent.has_media and _of(parent, cells):
         return "columns of the parent"
     if by(0):

@@ -61,12 +61,12 @@ def test_a_cause_predicts_its_witness_to_the_number(known: Known, planted_worker
     planned = plan(scenario_of(known))
     failures, must = failures_of(planted_worker, planned), predicted(planned, BUGS)
     assert len(failures) == len(must) and all(any(alike(one, other) for other in must) for one in failures)
-    assert None not in entries_for(scenario_of(known), failures, ENTRIES, must)
+    assert None not in entries_for(failures, ENTRIES, must)
     own = [failure for failure in failures if failure.key == known.entry.key]
     without = predicted(planned, BUGS - {known.entry.cause})
     assert own and not any(alike(one, other) for one in own for other in without)
     for failure in own:
-        assert match(other_values(failure), ENTRIES, known.witness, must) is None
+        assert match(other_values(failure), ENTRIES, must) is None
 
 
 @pytest.mark.parametrize("known", ENTRIES, ids=lambda known: known.path.stem)
@@ -74,10 +74,10 @@ def test_what_listed_bugs_predict_is_expected_in_whatever_shape_it_shows(known: 
     """Without an entry for its shape it is another entry's; another value there is nobody's."""
     must = predicted(plan(scenario_of(known)), BUGS)
     others = [one for one in ENTRIES if one.entry.key != known.entry.key]
-    assert None not in entries_for(scenario_of(known), must, others, must)
+    assert None not in entries_for(must, others, must)
     for failure in must:
         if failure.key == known.entry.key:
-            assert entries_for(scenario_of(known), [other_values(failure)], ENTRIES, must) == [None]
+            assert entries_for([other_values(failure)], ENTRIES, must) == [None]
 
 
 @pytest.mark.parametrize("known", ENTRIES, ids=lambda known: known.path.stem)
@@ -101,7 +101,7 @@ def test_other_faults_in_its_place_are_new(known: Known, planted_worker: Worker)
     for fault in OTHERS:
         job = msgspec.structs.replace(planned.job, id=f"fault:{fault}")
         failures = judge(planned, planted_worker.run(job)).failures
-        if None in entries_for(subject, failures, ENTRIES, predicted(planned, BUGS)):
+        if None in entries_for(failures, ENTRIES, predicted(planned, BUGS)):
             new.append(fault)
     assert len(new) >= 3, new
 
@@ -115,8 +115,8 @@ def test_a_fault_of_the_same_look_is_new(name: str, planted_worker: Worker) -> N
     for subject in witnesses.values():
         planned = plan(subject)
         must = predicted(planned, BUGS)
-        assert None not in entries_for(subject, failures_of(planted_worker, planned), ENTRIES, must)
-        new += None in entries_for(subject, failures_of(planted_worker, planned, f"fault:{name}"), ENTRIES, must)
+        assert None not in entries_for(failures_of(planted_worker, planned), ENTRIES, must)
+        new += None in entries_for(failures_of(planted_worker, planned, f"fault:{name}"), ENTRIES, must)
     assert new
 
 
@@ -132,5 +132,5 @@ def test_a_matching_shape_alone_is_not_enough() -> None:
     ops = tuple(replace(op, offset=0) if isinstance(op, Turn) else op for op in scenario_of(known).ops)
     without = replace(scenario_of(known), ops=ops)
     failure = predicted(plan(scenario_of(known)), BUGS)[0]
-    assert match(failure, ENTRIES, scenario_of(known), [failure]) is known
-    assert match(failure, ENTRIES, without, predicted(plan(without), BUGS)) is None
+    assert match(failure, ENTRIES, [failure]) is known
+    assert match(failure, ENTRIES, predicted(plan(without), BUGS)) is None

@@ -29,7 +29,7 @@ def test_rule_mode_and_signature_are_all_asked_for(known: Known) -> None:
 
     def found(*key: str) -> Known | None:
         failure = failing(*key)
-        return match(failure, [uncaused], known.witness, [failure])
+        return match(failure, [uncaused], [failure])
 
     uncaused = msgspec.structs.replace(known, entry=msgspec.structs.replace(known.entry, cause=""))
     assert found(rule, mode, signature) is uncaused

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from ropecheck.adapters import events, play, protocol
+from ropecheck.adapters import play, protocol
 from ropecheck.adapters.sglang import mends
 from ropecheck.adapters.sglang.scheduler import entered
 from ropecheck.adapters.sglang.scheduler.faults import FAULTS, VARIABLE
@@ -19,6 +19,7 @@ from ropecheck.adapters.sglang.scheduler.host import Hosts, Told
 from ropecheck.adapters.sglang_routes import sources
 from ropecheck.conformance.judge.outcome import Failure, Outcome
 from ropecheck.conformance.known.failures import Known, entries_for, load
+from ropecheck.conformance.known.stream import predicted
 from ropecheck.conformance.run import notices
 from ropecheck.conformance.scripts.chosen import all_scripts
 from ropecheck.conformance.scripts.plan import play_of
@@ -32,6 +33,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("scheduler")]
 
 WORD = (text(1),)
 KNOWN = [known for known in load() if isinstance(known.witness, Script)]
+BUGS = frozenset(known.entry.cause for known in load())
 
 
 @pytest.fixture(scope="module")
@@ -130,43 +132,26 @@ def test_a_finding_is_gone_once_its_cause_is_mended(hosts: Hosts, known: Known) 
     assert not outcome(hosts, known.witness, known.entry.cause, mends.VARIABLE).failures
 
 
-def moved(trace: bytes, failure: Failure, by: int) -> bytes:
-    """The trace with the failure's wrong columns moved on all rows."""
-    lines = list(events.lines(trace))
-    event = msgspec.json.decode(lines[failure.step], type=events.Event)
-    assert isinstance(event, events.Forward)
-    assert event.rows is not None
-    assert failure.expected is not None
-    assert failure.expected.rows is not None
-    assert failure.observed is not None
-    assert failure.observed.rows is not None
-    assert failure.difference is not None
-    assert failure.difference.request is not None
-    rows = [list(row) for row in event.rows]
-    start = sum(event.tokens[: failure.difference.request])
-    columns = zip(zip(*failure.expected.rows, strict=True), zip(*failure.observed.rows, strict=True), strict=True)
-    for at, (right, seen) in enumerate(columns, start):
-        for row in rows if right != seen else ():
-            row[at] += by
-    lines[failure.step] = events.line(msgspec.structs.replace(event, rows=tuple(map(tuple, rows))))
-    return b"\n".join(line.strip() for line in lines) + b"\n"
+def news(script: Script, trace: bytes) -> list[Failure]:
+    """What no entry expects of a trace."""
+    played = protocol.Played(trace)
+    failures = judge_script(script, played).failures
+    expected = entries_for(failures, KNOWN, predicted(script, played, failures, BUGS))
+    return [failure for failure, known in zip(failures, expected, strict=True) if known is None]
 
 
-@pytest.mark.parametrize(
-    "known", [known for known in KNOWN if known.rule.startswith("table.")], ids=lambda known: known.path.stem
-)
-def test_another_fault_in_the_place_of_a_finding_is_new(hosts: Hosts, known: Known) -> None:
-    """Another delta, or answers that go on from another row: only the number that the cause gives is expected."""
+@pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.path.stem)
+def test_a_cause_predicts_its_witness_to_the_number(hosts: Hosts, known: Known) -> None:
+    """All of it, by entries of its own; and nothing of it without this cause."""
     assert isinstance(known.witness, Script)
-    trace = told(hosts, known.witness).trace
-    failures = judge_script(known.witness, protocol.Played(trace)).failures
-    assert None not in entries_for(known.witness, failures, KNOWN)
-    usual = next(failure for failure in failures if failure.key == known.entry.key)
-    for by in (-7, -1, 1, 7):
-        found = judge_script(known.witness, protocol.Played(moved(trace, usual, by))).failures
-        here = [failure.step == usual.step for failure in found]
-        new = [entry is None for entry in entries_for(known.witness, found, KNOWN)]
-        assert not any(here) or (True, True) in zip(here, new, strict=True), by  # not any: it moved to what is right
+    played = protocol.Played(told(hosts, known.witness).trace)
+    failures = judge_script(known.witness, played).failures
+    must = predicted(known.witness, played, failures, BUGS)
+    assert len(must) == len(failures)
+    assert known in entries_for(failures, KNOWN, must)
+    for cause in known.entry.cause, "":
+        without = BUGS - {cause} if cause else frozenset[str]()
+        assert len(predicted(known.witness, played, failures, without)) < len(failures)
 
 
 def test_the_same_script_gives_the_same_trace(hosts: Hosts) -> None:

@@ -1,0 +1,561 @@
+"""The known bugs at work in a scheduler: what its requests hold there, what their rows read, and how it ends.
+
+An event stream says what the scheduler decided; how often it tried to admit a request it does not say. So what is held
+is known in the forms that it may have by then, and what a row reads leaves those that give it, number for number. A
+failure is expected where the judge, asked again of what this scheduler holds, finds nothing wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+import numpy as np
+
+from ropecheck.adapters import events, protocol
+from ropecheck.conformance.judge.outcome import Failure
+from ropecheck.conformance.known.model import (
+    BY_DELTA,
+    FROM_T,
+    MEMBERS,
+    OFFSET,
+    REPLACE,
+    Inputs,
+    continued,
+    cut,
+    topped_up,
+)
+from ropecheck.conformance.scripts.script import Script
+from ropecheck.conformance.scripts.servers import servers
+from ropecheck.conformance.trace.judge import Judge
+from ropecheck.conformance.trace.live import Histories, LiveRequest, TracedSession
+from ropecheck.conformance.trace.verdict import PREFIX
+from ropecheck.reference.prompt_tables import prompt_table
+from ropecheck.reference.timeline import IntArray
+from ropecheck.spec.history import Delta, Run
+from ropecheck.spec.modes.declaration import Tokens
+from ropecheck.spec.views import Place
+
+REFUSED = "refused-turn-goes-on"
+CLOSED = "close-drops-the-media"
+ABORTED = "abort-drops-the-media"
+ZERO = "offset-zero-is-none"
+ENDS = "retraction-ends-a-turn"
+PAUSED = "pause-retracts-a-search"
+PREEMPTED = "preemption-retracts-a-search"
+PROMISED = "rows-are-promised-twice"
+GATHERED = "padding-counts-no-beams"
+FAILED = "failed-transfer-stays-in-flight"
+TRANSFERRED = "transferred-turn-has-a-record-too-many"
+
+SCHEDULER_BUGS: dict[str, str] = {
+    REFUSED: "a turn that is refused stays in its session: its media are put behind nothing, and it takes a record",
+    CLOSED: "a session that is closed takes the media of its turns, also of those that wait",
+    ABORTED: "a turn that was given up has no media for the turn that continues it",
+    ZERO: "a turn with an offset of 0 is one without an offset",
+    ENDS: "a streaming session's turn that is retracted counts as ended: the next is taken, both have one array of "
+    "tokens and one record, and a turn that ends twice leaves its session and takes its media along",
+    PAUSED: "a pause takes a beam search's memory back, and not that of its further rows",
+    PREEMPTED: "a request of a higher priority takes a beam search's memory back, and not that of its further rows",
+    PROMISED: "the rows that a beam search will need are given to a request that is admitted with it",
+    GATHERED: "a forward is padded to its requests, without the further rows of its beam searches",
+    FAILED: "a streaming session's turn that is given up on a decode server before its cache came stays in flight",
+    TRANSFERRED: "a streaming session's second turn on a decode server brings a record where there is one",
+}
+"""Every cause of a scheduler's own by the name that entries use, and what comes out; it has `model`'s as well."""
+
+NOTHING = Inputs(np.zeros((3, 0), dtype=np.int64), 0, ())
+"""The media inputs of a request that has none."""
+
+
+@dataclass(eq=False)
+class Media:
+    """Media inputs, which requests may share."""
+
+    options: list[Inputs]
+    """In every form that they may have by now."""
+    causes: set[str] = field(default_factory=set)
+    growing: dict[str, range] = field(default_factory=dict)
+    """Retracted requests that hold them: whenever one is considered the table gains so many columns."""
+
+
+class KnownHistories(Histories):
+    """What is live, and held, in a scheduler with these bugs. Memory is bounded by the stream."""
+
+    def __init__(self, family: str, bugs: Collection[str], server: Mapping[str, object]) -> None:
+        """server: the arguments that it was started with."""
+        super().__init__(family)
+        self.bugs = frozenset(bugs)
+        self.server = server
+        self.media: dict[str, Media] = {}
+        """By request."""
+        self.batched: dict[str, Media] = {}
+        """By request: what the running batch took when it joined."""
+        self.causes: dict[str, set[str]] = {}
+        """By request: which bugs have touched it."""
+        self.retracted: dict[str, int] = {}
+        """Turns of streaming sessions -> how often they were retracted."""
+        self.shared: dict[str, tuple[str, str]] = {}
+        """Session -> two turns that run on one record."""
+        self.recorded: set[str] = set()
+        """Sessions whose record came from another engine."""
+        self.failed: set[str] = set()
+        """Turns that were given up before their cache had come from another engine, and stay in flight."""
+        self.sent_back: dict[str, str] = {}
+        """Beam searches that were retracted with their rows -> by which bug."""
+        self.kept_rows = 0
+        """Rows that nobody will give back."""
+        self.tail: set[str] = set()
+        """Beam searches whose rows hang on the running batch."""
+        self.pausing = False
+        """A pause with retraction has come since the last forward."""
+        self.due: set[str] = set()
+        """Bugs that the clients' last messages, since the last forward, let end the loop."""
+        self.last: events.Forward | None = None
+        self.at = 0
+        self.looked: set[tuple[int, int | None]] = set()
+        """Where something is known: event, and row of a forward."""
+
+    def see(self, event: events.Event, at: int) -> None:
+        """An event, before it is judged."""
+        self.at = at
+        match event:
+            case events.Output(req=req):
+                if req in self.live and req not in self.unsettled:
+                    self.looked.add((at, None))
+            case events.Control(what="pause retract"):
+                self.pausing = True
+            case events.Forward(draft=False):
+                if event.mode in ("decode", "beam_decode"):
+                    self.tail = {req for at, req in enumerate(event.reqs) if req in event.reqs[:at]}
+                self.pausing, self.due, self.last = False, set(), event
+            case events.Transfer(req=req):
+                self.batched[req] = self.held(req)
+                if (live := self.live.get(req)) is not None and live.session:
+                    self.recorded.add(live.session)
+            case _:
+                pass
+
+    def held(self, req: str) -> Media:
+        return self.media.get(req) or Media([NOTHING])
+
+    def touch(self, req: str, *causes: str) -> None:
+        self.causes.setdefault(req, set()).update(causes)
+
+    # ------------------------------------------------------------ requests and sessions
+
+    def arrive(self, event: events.Arrived) -> LiveRequest | None:
+        if event.offset == 0 and ZERO in self.bugs:
+            self.touch(event.req, ZERO)
+            event = msgspec.structs.replace(event, offset=None)
+        session = self.sessions.get(event.session)
+        before = self.live.get(session.last) if session is not None and session.streaming else None
+        if event.replace and not event.parent and session is not None and session.turns and not session.streaming:
+            self.due.add(REPLACE)
+        live = super().arrive(event)
+        own = prompt_table(self.family, tuple(map(_run, event.prompt)))
+        brings = any(run.kind != "text" for run in event.prompt)
+        may_refuse = live is None or live.refuse is not False
+        if session is not None and may_refuse and brings and own.shape[1] > 1:
+            self.due.add(REFUSED)
+        if live is None or live.refuse:
+            if session is not None and session.in_flight in self.failed:
+                self.touch(event.req, FAILED)
+            return live
+        start = live.width - own.shape[1]
+        made = Media([NOTHING])
+        if live.parent:
+            parents = self.held(live.parent)
+            made = parents if event.offset is None or OFFSET in self.bugs else _each(parents, partial(cut, tokens=start))
+            self.touch(event.req, *self.causes.get(live.parent, ()), *[OFFSET] * (event.offset is not None))
+            if live.forgotten is not None and ABORTED in self.bugs:  # it may have come before its parent's media went
+                made = Media([*made.options, NOTHING], made.causes | {ABORTED})
+        if brings:
+            made = _each(made, lambda one: continued(one, own, (), start))
+        self.media[event.req] = made
+        if before is not None and not before.finished and session is not None and before.name in self.retracted:
+            self.join(session, before, live)
+        return live
+
+    def join(self, session: TracedSession, before: LiveRequest, live: LiveRequest) -> None:
+        """A turn is taken while a retracted one waits: its tokens are put into the array of both."""
+        before.width = live.width
+        self.shared[live.session] = (before.name, live.name)
+        self.touch(before.name, ENDS)
+        self.touch(live.name, ENDS)
+
+    def close(self, session: str) -> None:
+        closing = self.sessions.get(session)
+        if closing is not None and not closing.streaming and CLOSED in self.bugs:
+            for turn in closing.turns:
+                self.drop(turn, CLOSED)
+        super().close(session)
+
+    def drop(self, req: str, cause: str) -> None:
+        """Its media inputs are gone; who shares them has them still."""
+        self.media[req] = Media([NOTHING], self.held(req).causes | {cause})
+
+    def retract(self, name: str) -> None:
+        live = self.live.get(name)
+        if live is not None:
+            media = self.held(name)
+            if FROM_T in self.bugs and live.outputs:
+                media.growing[name] = range(live.delivered, len(live.outputs) + 1)
+                media.causes.add(FROM_T)
+            if live.beams > 1 and live.running:
+                self.sent_back[name] = PAUSED if self.pausing else PREEMPTED
+                self.kept_rows += live.beams - 1
+        super().retract(name)
+        session = self.sessions.get(live.session) if live is not None else None
+        if live is None or session is None or not session.streaming or ENDS not in self.bugs:
+            return
+        self.retracted[name] = self.retracted.get(name, 0) + 1
+        self.touch(name, ENDS)
+        if self.retracted[name] == 1:
+            session.in_flight, session.last = "", name
+            saved = session.turns[name]
+            saved.finished, saved.outputs = "length", live.delivered
+
+    def finish(self, live: LiveRequest, reason: str) -> None:
+        session = self.sessions.get(live.session)
+        left = self.retracted.get(live.name, 0)
+        in_flight = "" if session is None else session.in_flight
+        super().finish(live, reason)
+        if left and session is not None:
+            session.turns[live.name].finished = "length"
+            self.drop(live.name, ENDS)
+            if left > 1 and in_flight != live.name:  # it had no session any more
+                session.in_flight = in_flight
+        elif reason == "abort" and ABORTED in self.bugs:
+            self.drop(live.name, ABORTED)
+        never_came = self.server.get("disaggregation_mode") == "decode" and live.name not in self.batched
+        if session is not None and session.streaming and reason == "abort" and never_came and FAILED in self.bugs:
+            session.in_flight = live.name
+            self.failed.add(live.name)
+
+    # ------------------------------------------------------------ rows
+
+    def read(
+        self, live: LiveRequest, event: events.Forward, row: int, tokens: Tokens, columns: Sequence[tuple[int, ...]]
+    ) -> Place:
+        name = live.name
+        self.looked |= {(self.at, None), (self.at, row)}
+        if event.reqs.index(name) < row and MEMBERS in self.bugs:
+            self.touch(name, MEMBERS)
+            return _place(NOTHING)
+        joins = event.mode in ("extend", "split_prefill") or (event.mode == "mixed" and not live.running)
+        if joins and not event.draft:
+            self.batched[name] = self.held(name)
+        media = self.batched.get(name) or self.held(name)
+        media.options = grown(media, name if joins else "", 2 * live.total + 64, self.bugs)
+        by_delta = event.mode in BY_DELTA
+        seen = np.array(columns, dtype=np.int64)
+        fitting = [one for one in media.options if np.array_equal(_columns(one, tokens, by_delta), seen)]
+        media.options = fitting or media.options
+        self.touch(name, *media.causes)
+        return _place(media.options[0], by_delta)
+
+    # ------------------------------------------------------------ the end
+
+    def ends(self, died: events.Died) -> str:
+        """The bug that ends the loop here, now, in this way; "" for none."""
+        function = died.where.rsplit(" ", 1)[-1]
+        for cause, error, name, pattern, so in ENDINGS:
+            so_far = cause in self.bugs and (error, name) == (died.error, function)
+            found = re.fullmatch(pattern, died.message) if so_far else None
+            if found is not None and so(self, *found.groups()):
+                return cause
+        return ""
+
+    @property
+    def going(self) -> list[LiveRequest]:
+        """Requests that have not ended."""
+        return [live for live in self.live.values() if not live.finished]
+
+    def searches(self) -> list[LiveRequest]:
+        """Beam searches that have their rows."""
+        return [live for live in self.going if live.beams > 1 and live.running]
+
+    def second_turn(self, session: str, refused: bool) -> bool:
+        """Whether a session has a turn that waits, and that is to be refused or not."""
+        return any(
+            live.session == session and not live.computed and bool(live.refuse) is refused for live in self.going
+        )
+
+
+def _never_spawned(known: KnownHistories, wanted: str, free: str) -> bool:
+    """The last forward completed the prompt of a search, and another request was admitted with it."""
+    last = known.last
+    if last is None or last.mode not in ("extend", "mixed") or len(set(last.reqs)) < 2:
+        return False
+    news = [live for req in last.reqs if (live := known.live.get(req)) is not None and live in known.searches()]
+    return any(live.total == live.width + 1 and live.beams - 1 == int(wanted) > int(free) for live in news)
+
+
+def _reaches(known: KnownHistories) -> bool:
+    """Beside a search with its rows decodes a request whose table reaches its newest token."""
+    decoding = [live for live in known.going if live.running]
+    wide = [live for live in decoding if any(one.width >= live.total for one in _now(known, live))]
+    return bool(known.searches()) and bool(wide)
+
+
+def _now(known: KnownHistories, live: LiveRequest) -> list[Inputs]:
+    return grown(known.batched.get(live.name) or known.held(live.name), "", 2 * live.total + 64, known.bugs)
+
+
+def _short(known: KnownHistories, tokens: str, columns: str) -> bool:
+    """A turn that has left its session comes back: its window has fewer columns than tokens."""
+    for live in known.going:
+        if known.retracted.get(live.name, 0) > 1:
+            for one in _now(known, live):
+                for start in range(one.width):
+                    if one.width - start == int(columns) < int(tokens) <= live.total - start:
+                        return True
+    return False
+
+
+def _shrank(known: KnownHistories, prefix: str, protected: str) -> bool:
+    """Of two turns with one record, one has more in the cache than the other has tokens."""
+    for names in known.shared.values():
+        turns = [known.live[name] for name in names if name in known.live]
+        if any(one.total - 1 == int(prefix) for one in turns) and any(one.computed >= int(protected) for one in turns):
+            return True
+    return False
+
+
+def _leaks(known: KnownHistories, total: str, *parts: str) -> bool:
+    """At rest tokens are missing: two turns ran on one record."""
+    return not known.going and bool(known.shared) and sum(map(int, parts)) < int(total)
+
+
+def _frees_twice(known: KnownHistories, total: str, *parts: str) -> bool:
+    """At rest there are more than there were: a search was sent back with its rows, and took others."""
+    return not known.going and PAUSED in known.sent_back.values() and sum(map(int, parts)) > int(total)
+
+
+def _waits_for_itself(known: KnownHistories) -> bool:
+    """A search waits for rows that it holds, and nothing runs."""
+    rows = known.server.get("max_running_requests", 0)
+    assert isinstance(rows, int)
+    return any(live.name in known.sent_back and rows - known.kept_rows < live.beams for live in known.going)
+
+
+LEAK = (
+    r"pool memory leak detected! \[full\] total=(\d+), available=(\d+), evictable=(\d+), protected=(\d+), "
+    r"session_held=(\d+), uncached=(\d+)"
+)
+
+ENDINGS: tuple[tuple[str, str, str, str, Callable[..., bool]], ...] = (
+    (
+        PROMISED,
+        "AssertionError",
+        "_spawn_member_rows",
+        r"Beam member spawn needs (\d+) req-to-token slots but only (\d+) are free;.*",
+        _never_spawned,
+    ),
+    (
+        PAUSED,
+        "AssertionError",
+        "strip_beam_tail",
+        "reqs changed while a beam tail was attached",
+        lambda known: known.pausing and bool(known.tail),
+    ),
+    (
+        TRANSFERRED,
+        "AssertionError",
+        "take",
+        "session_id='(.*)' already has a slot",
+        lambda known, session: session in known.recorded and known.second_turn(session, False),
+    ),
+    (
+        REFUSED,
+        "AssertionError",
+        "take",
+        "session_id='(.*)' already has a slot",
+        lambda known, session: known.second_turn(session, True),
+    ),
+    (
+        ENDS,
+        "AssertionError",
+        "try_match_prefix",
+        r"streaming session prefix shrank: prefix_len=(\d+) < slot\.kv\.cache_protected_len=(\d+)",
+        _shrank,
+    ),
+    (MEMBERS, "IndexError", "_compute_mrope_positions_decode", "list index out of range", _reaches),
+    (
+        REPLACE,
+        "RuntimeError",
+        "create_req",
+        "dictionary changed size during iteration",
+        lambda known: REPLACE in known.due,
+    ),
+    (
+        REFUSED,
+        "RuntimeError",
+        "_extend_session_image_inputs",
+        "upper bound and lower bound inconsistent with step sign",
+        lambda known: REFUSED in known.due,
+    ),
+    (
+        OFFSET,
+        "IndexError",
+        "_scatter_mm_embedding",
+        ".*",
+        lambda known: any(OFFSET in known.causes.get(one.name, ()) and not one.running for one in known.going),
+    ),
+    (
+        ENDS,
+        "RuntimeError",
+        "fill_from",
+        r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension 1",
+        _short,
+    ),
+    (
+        GATHERED,
+        "RuntimeError",
+        "_pad_tensor_to_size",
+        r"Trying to create tensor with negative dimension -(\d+): \[-\1\]",
+        lambda known, rows: sum(one.beams - 1 for one in known.searches()) == int(rows),
+    ),
+    (PREEMPTED, "Stuck", "ingest_requests", "requests are left, and nothing moves them", _waits_for_itself),
+    (ENDS, "ValueError", "raise_error_or_warn", LEAK, _leaks),
+    (PAUSED, "ValueError", "raise_error_or_warn", LEAK, _frees_twice),
+)
+"""Ends of the loop: the bug, the exception, the engine's function, its whole message, and when it must come."""
+
+
+def grown(media: Media, considered: str, most: int, bugs: Collection[str]) -> list[Inputs]:
+    """The forms that they may have now. considered: the request that has just been admitted, and was considered at
+    least once; from there on it grows them no more. most: columns that anybody reads."""
+    options = media.options
+    for name, counts in list(media.growing.items()):
+        kept = name != considered or 0 in counts
+        found = {one.width: one for one in options} if kept else {}
+        for count in counts:
+            for one in options:
+                table = one.table
+                while count and 0 < table.shape[1] <= most:
+                    table = topped_up(table, count, bugs)
+                    found.setdefault(table.shape[1], Inputs(table, one.delta, one.items))
+        options = list(found.values()) or options
+        if name == considered:
+            del media.growing[name]
+    return options
+
+
+def _each(media: Media, change: Callable[[Inputs], Inputs | None]) -> Media:
+    """Media inputs of its own, from those of another in whatever form."""
+    made = {one.table.tobytes(): one for one in (change(each) or NOTHING for each in media.options)}
+    return Media(list(made.values()), set(media.causes))
+
+
+def _place(inputs: Inputs, by_delta: bool = False) -> Place:
+    table = inputs.table[:, :0] if by_delta else inputs.table
+    rows = tuple(map(tuple, table.tolist()))
+    return Place(rows=rows, tabulated=table.shape[1], delta=Delta(inputs.delta), has_media=bool(inputs.width))
+
+
+def _columns(inputs: Inputs, tokens: Tokens, by_delta: bool) -> IntArray:
+    """The columns of these tokens, int64 [3, n]."""
+    return np.array(_place(inputs, by_delta).columns(tuple(tokens)), dtype=np.int64)
+
+
+def _run(run: events.PromptRun) -> Run:
+    return Run(kind=run.kind, tokens=run.tokens, grid=run.grid, seconds_per_grid=run.seconds_per_grid)
+
+
+# ---------------------------------------------------------------- what is expected
+
+
+def predicted(
+    script: Script, result: protocol.Result, failures: Sequence[Failure], bugs: Collection[str]
+) -> tuple[Failure, ...]:
+    """What fails in a script on a scheduler with these bugs, of what did."""
+    if not failures or not isinstance(result, protocol.Played):
+        return ()
+    stream = map(_decoder.decode, events.lines(result.trace))
+    return expected(stream, failures, bugs, servers()[script.server].arguments)
+
+
+_decoder = msgspec.json.Decoder(events.Event)
+
+
+def expected(
+    stream: Iterable[events.Event],
+    failures: Sequence[Failure],
+    bugs: Collection[str],
+    server: Mapping[str, object],
+) -> tuple[Failure, ...]:
+    """Those of a stream's failures that these bugs give, to the number, each with its causes."""
+    known: list[KnownHistories] = []
+
+    def histories(family: str) -> KnownHistories:
+        known.append(KnownHistories(family, bugs, server))
+        return known[0]
+
+    judge = Judge(PREFIX, histories)
+    otherwise: set[tuple[int, int | None]] = set()
+    places: list[int] = []
+    end = ""
+    for place, event in in_order(stream):
+        places.append(place)
+        if known:
+            known[0].see(event, place)
+        end = known[0].ends(event) if isinstance(event, events.Died) else end
+        for found in judge.feed(event):
+            otherwise.add(_spot(found, places[found.step]))
+    right = known[0].looked - otherwise
+    return tuple(
+        msgspec.structs.replace(failure, causes=causes)
+        for failure in failures
+        if (failure.rule == SURVIVES or _spot(failure, failure.step) in right)
+        and (causes := _causes(known[0], failure, end))
+    )
+
+
+SURVIVES = "schedule.survives"
+
+
+def _spot(failure: Failure, place: int) -> tuple[int, int | None]:
+    return place, None if failure.difference is None else failure.difference.request
+
+
+def _causes(known: KnownHistories, failure: Failure, end: str) -> tuple[str, ...]:
+    """Of a failure that these bugs give, which ones."""
+    if failure.rule == SURVIVES:
+        return (end,) if end else ()
+    named = re.match(r"request (\S+): ", failure.message)
+    return tuple(sorted(known.causes.get(named[1], ()))) if named else ()
+
+
+CLIENT = (events.Arrived, events.Opened, events.Closed, events.Aborted, events.Control)
+
+
+def in_order(stream: Iterable[events.Event]) -> Iterator[tuple[int, events.Event]]:
+    """Events by their place in the stream, what a pause with retraction did directly behind it: clients' messages are
+    told before the engine has taken the first of them."""
+    waiting: list[tuple[int, events.Event]] = []
+    for place, event in enumerate(stream):
+        waiting.append((place, event))
+        if not isinstance(event, (*CLIENT, events.Output, events.Retracted)):
+            yield from _sorted(waiting)
+            waiting = []
+    yield from _sorted(waiting)
+
+
+def _sorted(waiting: list[tuple[int, events.Event]]) -> list[tuple[int, events.Event]]:
+    pause = next((n for n, (_, one) in enumerate(waiting) if one == events.Control("pause retract")), None)
+    last = next((n for n in range(len(waiting) - 1, -1, -1) if isinstance(waiting[n][1], events.Retracted)), None)
+    if pause is None or last is None:
+        return waiting
+    later = {one.req for _, one in waiting[pause:] if isinstance(one, events.Arrived)}
+    done = [
+        (place, one)
+        for place, one in waiting[pause : last + 1]
+        if isinstance(one, events.Retracted | events.Output) and one.req not in later
+    ]
+    rest = [pair for pair in waiting[pause + 1 :] if pair not in done]
+    return [*waiting[: pause + 1], *done, *rest]
