@@ -67,6 +67,9 @@ SCHEDULER_BUGS: dict[str, str] = {
 }
 """Every cause of a scheduler's own by the name that entries use, and what comes out; it has `model`'s as well."""
 
+IN_FLIGHT = "Streaming session already has an active request."
+"""Why a streaming session refuses a turn beside another."""
+
 NOTHING = Inputs(np.zeros((3, 0), dtype=np.int64), 0, ())
 """The media inputs of a request that has none."""
 
@@ -102,6 +105,8 @@ class KnownHistories(Histories):
         """Session -> two turns that run on one record."""
         self.recorded: set[str] = set()
         """Sessions whose record came from another engine."""
+        self.ended: dict[str, int] = {}
+        """Requests that have ended -> their tokens, over all beams."""
         self.failed: set[str] = set()
         """Turns that were given up before their cache had come from another engine, and stay in flight."""
         self.sent_back: dict[str, str] = {}
@@ -124,7 +129,10 @@ class KnownHistories(Histories):
         self.at = at
         match event:
             case events.Output(req=req):
-                if req in self.live and req not in self.unsettled:
+                refused = FAILED in self.causes.get(req, ()) and event.finished
+                live = None if req in self.unsettled else self.live.get(req)
+                judged = live is not None and (not live.refuse or bool(event.finished))
+                if judged and (not refused or event.message == IN_FLIGHT):
                     self.looked.add((at, None))
             case events.Control(what="pause retract"):
                 self.pausing = True
@@ -169,7 +177,9 @@ class KnownHistories(Histories):
         made = Media([NOTHING])
         if live.parent:
             parents = self.held(live.parent)
-            made = parents if event.offset is None or OFFSET in self.bugs else _each(parents, partial(cut, tokens=start))
+            made = (
+                parents if event.offset is None or OFFSET in self.bugs else _each(parents, partial(cut, tokens=start))
+            )
             self.touch(event.req, *self.causes.get(live.parent, ()), *[OFFSET] * (event.offset is not None))
             if live.forgotten is not None and ABORTED in self.bugs:  # it may have come before its parent's media went
                 made = Media([*made.options, NOTHING], made.causes | {ABORTED})
@@ -220,6 +230,7 @@ class KnownHistories(Histories):
             saved.finished, saved.outputs = "length", live.delivered
 
     def finish(self, live: LiveRequest, reason: str) -> None:
+        self.ended[live.name] = live.total * live.beams
         session = self.sessions.get(live.session)
         left = self.retracted.get(live.name, 0)
         in_flight = "" if session is None else session.in_flight
@@ -327,13 +338,17 @@ def _shrank(known: KnownHistories, prefix: str, protected: str) -> bool:
 
 
 def _leaks(known: KnownHistories, total: str, *parts: str) -> bool:
-    """At rest tokens are missing: two turns ran on one record."""
-    return not known.going and bool(known.shared) and sum(map(int, parts)) < int(total)
+    """At rest tokens are missing: two turns ran on one record. No more than both had, page by page."""
+    page = known.server.get("page_size", 1)
+    assert isinstance(page, int)
+    had = sum(known.ended.get(name, 0) + page - 1 for names in known.shared.values() for name in names)
+    return not known.going and 0 < int(total) - sum(map(int, parts)) <= had
 
 
 def _frees_twice(known: KnownHistories, total: str, *parts: str) -> bool:
     """At rest there are more than there were: a search was sent back with its rows, and took others."""
-    return not known.going and PAUSED in known.sent_back.values() and sum(map(int, parts)) > int(total)
+    had = sum(known.ended.get(name, 0) for name, bug in known.sent_back.items() if bug == PAUSED)
+    return not known.going and 0 < sum(map(int, parts)) - int(total) <= had
 
 
 def _waits_for_itself(known: KnownHistories) -> bool:
@@ -484,51 +499,65 @@ _decoder = msgspec.json.Decoder(events.Event)
 
 
 def expected(
-    stream: Iterable[events.Event],
-    failures: Sequence[Failure],
-    bugs: Collection[str],
-    server: Mapping[str, object],
+    stream: Iterable[events.Event], failures: Sequence[Failure], bugs: Collection[str], server: Mapping[str, object]
 ) -> tuple[Failure, ...]:
-    """Those of a stream's failures that these bugs give, to the number, each with its causes."""
-    known: list[KnownHistories] = []
+    """Those of a stream's failures that these bugs give, to the number, each with its causes.
 
-    def histories(family: str) -> KnownHistories:
-        known.append(KnownHistories(family, bugs, server))
-        return known[0]
-
-    judge = Judge(PREFIX, histories)
-    otherwise: set[tuple[int, int | None]] = set()
-    places: list[int] = []
-    end = ""
-    for place, event in in_order(stream):
-        places.append(place)
-        if known:
-            known[0].see(event, place)
-        end = known[0].ends(event) if isinstance(event, events.Died) else end
-        for found in judge.feed(event):
-            otherwise.add(_spot(found, places[found.step]))
-    right = known[0].looked - otherwise
+    None of a request in which anything else is wrong where only these bugs let it be judged.
+    """
+    told = list(stream)
+    right, known = (_Second(told, which, server) for which in (frozenset[str](), bugs))
+    seen = known.histories.looked - known.wrong.keys()
+    unlike = {named(one) for spot, one in known.wrong.items() if spot not in right.histories.looked}
     return tuple(
         msgspec.structs.replace(failure, causes=causes)
         for failure in failures
-        if (failure.rule == SURVIVES or _spot(failure, failure.step) in right)
-        and (causes := _causes(known[0], failure, end))
+        if (failure.rule == SURVIVES or (_spot(failure, failure.step) in seen and named(failure) not in unlike))
+        and (causes := known.causes(failure))
     )
+
+
+class _Second:
+    """A stream judged again, beside what a scheduler with these bugs holds."""
+
+    def __init__(self, stream: Sequence[events.Event], bugs: Collection[str], server: Mapping[str, object]) -> None:
+        made: list[KnownHistories] = []
+
+        def histories(family: str) -> KnownHistories:
+            made.append(KnownHistories(family, bugs, server))
+            return made[0]
+
+        judge = Judge(PREFIX, histories)
+        self.wrong: dict[tuple[int, int | None], Failure] = {}
+        self.end = ""
+        places: list[int] = []
+        for place, event in in_order(stream):
+            places.append(place)
+            if made:
+                made[0].see(event, place)
+            self.end = made[0].ends(event) if isinstance(event, events.Died) else self.end
+            for found in judge.feed(event):
+                self.wrong[_spot(found, places[found.step])] = found
+        (self.histories,) = made
+
+    def causes(self, failure: Failure) -> tuple[str, ...]:
+        """Of a failure that these bugs give, which ones."""
+        if failure.rule == SURVIVES:
+            return (self.end,) if self.end else ()
+        return tuple(sorted(self.histories.causes.get(named(failure), ())))
 
 
 SURVIVES = "schedule.survives"
 
 
+def named(failure: Failure) -> str:
+    """The request that a failure speaks of; "" for none."""
+    found = re.match(r"request (\S+): ", failure.message)
+    return found[1] if found else ""
+
+
 def _spot(failure: Failure, place: int) -> tuple[int, int | None]:
     return place, None if failure.difference is None else failure.difference.request
-
-
-def _causes(known: KnownHistories, failure: Failure, end: str) -> tuple[str, ...]:
-    """Of a failure that these bugs give, which ones."""
-    if failure.rule == SURVIVES:
-        return (end,) if end else ()
-    named = re.match(r"request (\S+): ", failure.message)
-    return tuple(sorted(known.causes.get(named[1], ()))) if named else ()
 
 
 CLIENT = (events.Arrived, events.Opened, events.Closed, events.Aborted, events.Control)

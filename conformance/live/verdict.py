@@ -15,7 +15,7 @@ from ropecheck.adapters import events
 from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, Unrun
 from ropecheck.conformance.judge.tally import ScenarioTally
-from ropecheck.conformance.known.stream import expected
+from ropecheck.conformance.known.stream import expected, named
 from ropecheck.conformance.live.client import Client, Completion, SentRequest
 from ropecheck.conformance.scripts.script import Script
 from ropecheck.conformance.scripts.servers import servers
@@ -190,12 +190,6 @@ def _answers(client: Client, tables: Sequence[Failure]) -> list[Failure]:
     cause = {named(one): one.rule for one in reversed(tables)}
     wrong = [asked.wrong for asked in client.asked.values() if asked.wrong is not None]
     return [msgspec.structs.replace(one, follows=cause.get(named(one), "")) for one in wrong]
-
-
-def named(failure: Failure) -> str:
-    """The request that a failure speaks of; "" for none."""
-    match = re.match(r"request (\S+):", failure.message)
-    return match[1] if match else ""
 
 
 def _ended(words: str) -> Failure:

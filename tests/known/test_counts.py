@@ -25,7 +25,9 @@ from ropecheck.conformance.scenario.operations import Scenario, Submit
 from ropecheck.spec.history import text
 from tests.report.support import header
 
-KNOWN = tuple(one for one in load() if (one.entry.cause, one.rule) == ("retraction-continues-from-t", "retraction.table"))
+KNOWN = tuple(
+    one for one in load() if (one.entry.cause, one.rule) == ("retraction-continues-from-t", "retraction.table")
+)
 (ENTRY,) = KNOWN
 BUGS = bugs_of(known.entry.cause for known in KNOWN)
 

@@ -28,6 +28,7 @@ from ropecheck.conformance.scripts.servers import servers
 from ropecheck.conformance.trace.verdict import judge_script
 from ropecheck.spec.history import text
 from ropecheck.spec.rules import all_rules
+from tests.scheduler import planted
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("scheduler")]
 
@@ -152,6 +153,29 @@ def test_a_cause_predicts_its_witness_to_the_number(hosts: Hosts, known: Known) 
     for cause in known.entry.cause, "":
         without = BUGS - {cause} if cause else frozenset[str]()
         assert len(predicted(known.witness, played, failures, without)) < len(failures)
+
+
+@pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.path.stem)
+def test_three_other_faults_in_its_place_are_new(hosts: Hosts, known: Known) -> None:
+    """Another number, another request, another step: planted in the engine for one script each."""
+    changes = planted.PLACES[known.entry.cause]
+    assert len(changes) >= 3
+    for change, script in changes:
+        played = by_name(script or known.witness.id)
+        planned = play_of(played)
+        header = msgspec.structs.replace(planned.header, engine=change)
+        server = planned.server
+        server = msgspec.structs.replace(server, environment={**server.environment, VARIABLE: planted.HERE})
+        answer = hosts.play(msgspec.msgpack.encode(msgspec.structs.replace(planned, header=header, server=server)))
+        assert not answer.problem, answer.problem
+        assert news(played, answer.trace), change
+
+
+@functools.cache
+def by_name(name: str) -> Script:
+    witnesses = [known.witness for known in KNOWN if isinstance(known.witness, Script)]
+    every = [*all_scripts(), *witnesses, planted.OTHER_SESSION, planted.STREAM_CUT]
+    return next(script for script in every if name in (script.name, script.id))
 
 
 def test_the_same_script_gives_the_same_trace(hosts: Hosts) -> None:

@@ -137,14 +137,17 @@ FAULTS: dict[str, Patch] = {
 
 
 def install() -> None:
-    """Plant the fault that the environment names, if any. Raises KeyError for an unknown name, LookupError when the
-    release's text is another."""
-    if name := os.environ.get(VARIABLE, ""):
-        apply(FAULTS[name])
+    """Plant the fault that the environment names, if any; "module:function" is called. Raises KeyError for an unknown
+    name, LookupError when the release's text is another."""
+    module, _, function = os.environ.get(VARIABLE, "").partition(":")
+    if function:
+        getattr(importlib.import_module(module), function)()
+    elif module:
+        apply(FAULTS[module])
 
 
-def apply(patch: Patch) -> None:
-    """Change one function in memory."""
+def apply(patch: Patch) -> tuple[Any, str, Any]:
+    """Change one function in memory; what stood there: (module or class, name, value)."""
     module: Any = importlib.import_module(patch.module)
     holder, _, name = patch.function.rpartition(".")
     owner = getattr(module, holder) if holder else module
@@ -161,3 +164,4 @@ def apply(patch: Patch) -> None:
     exec(code, vars(module), space)
     made = space[name]
     setattr(owner, name, type(held)(made) if isinstance(held, staticmethod | classmethod) else made)
+    return owner, name, held
