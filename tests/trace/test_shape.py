@@ -8,7 +8,6 @@ import pytest
 
 from ropecheck.adapters import events
 from ropecheck.conformance.trace.follow import TraceFollower
-from ropecheck.conformance.trace.live import BEHIND
 from ropecheck.conformance.trace.shape import GIVEN_UP, shape_of
 from ropecheck.spec.families import family
 from ropecheck.spec.history import Run, delta_of, prompt_table, text
@@ -76,12 +75,7 @@ def test_columns_of_other_histories() -> None:
     theirs = row(INSIDE, [parent.column(index) for index in INSIDE])  # type: ignore[misc]
     assert shape_of(theirs, WRONG, [], parent) == "columns of the parent"
     plain = row(INSIDE, [forgotten.column(index) for index in INSIDE])  # type: ignore[misc]
-    assert shape_of(plain, WRONG, [], None, None, forgotten) == GIVEN_UP
-
-
-def test_a_move_that_has_a_name() -> None:
-    moved = row(PAST, [(index + DELTA - 3,) * 3 for index in PAST])
-    assert shape_of(moved, WRONG, [], None, {-3: BEHIND}) == BEHIND
+    assert shape_of(plain, WRONG, [], None, forgotten) == GIVEN_UP
 
 
 def test_behind_a_picture_that_ends_the_prompt() -> None:
