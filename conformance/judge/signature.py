@@ -49,17 +49,10 @@ def column_signature(
     as the engine holds them, which may have been seen to be wrong before."""
     if _equal_shares(expected, columns, indices, got, deltas):
         return "dealt in equal shares"
-    for name, explains in (
-        ("all zero", _all_zero),
-        ("delta missing", _delta_missing),
-        ("delta of another request", _delta_of_another),
-        ("delta twice", _delta_twice),
-        ("delta negated", _delta_negated),
-    ):
-        if explains(expected, span, indices, want, got):
-            return name
-    if _delta_inside(expected, span, indices, want, got):
-        return "index + delta inside the table"
+    if not got.any() and want.any():
+        return "all zero"
+    if name := _by_delta(expected, span, indices, got):
+        return name
     if _continues_from_one_row(expected, span, want, got):
         return "continues from one row"
     shift = got - want
@@ -109,35 +102,25 @@ def _constant_columns(values: IntArray) -> bool:
     return bool((values == values[:, :1]).all())
 
 
-def _all_zero(_e: ExpectedTables, _s: Span, _i: IntArray, want: IntArray, got: IntArray) -> bool:
-    return not got.any() and bool(want.any())
-
-
-def _delta_inside(expected: ExpectedTables, span: Span, indices: IntArray, want: IntArray, got: IntArray) -> bool:
-    """Text's way to a position, taken for a token that has a column in the prompt's table."""
+def _by_delta(expected: ExpectedTables, span: Span, indices: IntArray, got: IntArray) -> str:
+    """The delta that was added to the indices, in words; "" where it was none of these."""
     line = expected.lines[span.row]
-    del want
-    return bool((indices < line.tabulated).all()) and bool((got == indices + line.delta).all())
+    own = line.delta
+    others = {one.delta for row, one in enumerate(expected.lines) if row != span.row and one.delta != own}
 
+    def by(delta: int) -> bool:
+        return bool((got == indices + delta).all())
 
-def _delta_missing(expected: ExpectedTables, span: Span, indices: IntArray, _w: IntArray, got: IntArray) -> bool:
-    return expected.lines[span.row].delta != 0 and bool((got == indices).all())
-
-
-def _delta_twice(expected: ExpectedTables, span: Span, indices: IntArray, _w: IntArray, got: IntArray) -> bool:
-    delta = expected.lines[span.row].delta
-    return delta != 0 and bool((got == indices + 2 * delta).all())
-
-
-def _delta_negated(expected: ExpectedTables, span: Span, indices: IntArray, _w: IntArray, got: IntArray) -> bool:
-    delta = expected.lines[span.row].delta
-    return delta != 0 and bool((got == indices - delta).all())
-
-
-def _delta_of_another(expected: ExpectedTables, span: Span, indices: IntArray, _w: IntArray, got: IntArray) -> bool:
-    own = expected.lines[span.row].delta
-    others = {line.delta for row, line in enumerate(expected.lines) if row != span.row and line.delta != own}
-    return any(delta != 0 and bool((got == indices + delta).all()) for delta in others)
+    if own and by(0):
+        return "delta missing"
+    if any(delta and by(delta) for delta in others):
+        return "delta of another request"
+    if own and by(2 * own):
+        return "delta twice"
+    if own and by(-own):
+        return "delta negated"
+    inside = bool((indices < line.tabulated).all())  # text's way, taken for a token with a column of its own
+    return "index + delta inside the table" if inside and by(own) else ""
 
 
 def _continues_from_one_row(expected: ExpectedTables, span: Span, want: IntArray, got: IntArray) -> bool:

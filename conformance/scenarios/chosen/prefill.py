@@ -21,23 +21,13 @@ from ropecheck.spec.history import Run, text, video
 
 
 def scenarios() -> list[Scenario]:
-    out = []
+    return [*_alone(), *_chunks(), *_hits(), *_batches(), *_mixed()]
+
+
+def _alone() -> Iterator[Scenario]:
     for name, prompt in PROMPTS.items():
-        out.append(
-            scenario(
-                f"extend and decode, {name}",
-                "One request alone: its whole prompt, then three decodes.",
-                running(prompt),
-                decode((0,)),
-                decode((0,)),
-                decode((0,)),
-            )
-        )
-    out += _chunks()
-    out += _hits()
-    out += _batches()
-    out += _mixed()
-    return out
+        note = "One request alone: its whole prompt, then three decodes."
+        yield scenario(f"extend and decode, {name}", note, running(prompt), [decode((0,))] * 3)
 
 
 def _chunks() -> Iterator[Scenario]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ropecheck.conformance.scenario.operations import Finish, Open, Reschedule, Retract, Scenario, Turn
+from ropecheck.conformance.scenario.operations import Finish, Open, Operation, Reschedule, Retract, Scenario, Turn
 from ropecheck.conformance.scenario.words import decode, draft_extend, extend, mixed, verify, window
 from ropecheck.conformance.scenarios.chosen.script import (
     PROMPTS,
@@ -17,7 +17,12 @@ from ropecheck.conformance.scenarios.chosen.script import (
     scenario,
 )
 from ropecheck.conformance.scenarios.chosen.sessions import FIRST, SECOND, opened, turn
-from ropecheck.spec.history import text
+from ropecheck.spec.history import History, text
+
+
+def retracted(prompt: History, reply: int) -> list[Operation]:
+    """A request that is retracted when it has emitted so many tokens."""
+    return [*running(prompt), *replies(0, reply), Retract(0)]
 
 
 def scenarios() -> list[Scenario]:
@@ -29,18 +34,14 @@ def _all() -> Iterator[Scenario]:
         yield scenario(
             f"retract, {name}",
             "Three outputs are prefilled again, then decoding goes on.",
-            running(PROMPTS[name]),
-            replies(0, 3),
-            Retract(0),
+            retracted(PROMPTS[name], 3),
             answer(0),
             decode((0,)),
         )
         yield scenario(
             f"retract twice, {name}",
             "The second retraction covers more outputs than the first.",
-            running(PROMPTS[name]),
-            replies(0, 2),
-            Retract(0),
+            retracted(PROMPTS[name], 2),
             answer(0),
             Retract(0),
             answer(0),
@@ -49,18 +50,14 @@ def _all() -> Iterator[Scenario]:
         yield scenario(
             f"retract, refused twice, {name}",
             "Being considered and refused changes nothing.",
-            running(PROMPTS[name]),
-            replies(0, 3),
-            Retract(0),
+            retracted(PROMPTS[name], 3),
             Reschedule(0, refusals=2),
             answer(0),
         )
         yield scenario(
             f"retract, chunks across the table end, {name}",
             "The re-prefill is itself cut.",
-            running(PROMPTS[name]),
-            replies(0, 4),
-            Retract(0),
+            retracted(PROMPTS[name], 4),
             extend((window(0, 10),)),
             extend((window(0, 2),)),
             answer(0),
@@ -68,18 +65,14 @@ def _all() -> Iterator[Scenario]:
         yield scenario(
             f"retract, prefix hit, {name}",
             "The prefix cache still holds the prompt.",
-            running(PROMPTS[name]),
-            replies(0, 4),
-            Retract(0),
+            retracted(PROMPTS[name], 4),
             extend((window(0, hit=10),)),
             decode((0,)),
         )
         yield scenario(
             f"retract, then speculate, {name}",
             "After the re-prefill a round runs as ever.",
-            running(PROMPTS[name]),
-            replies(0, 3),
-            Retract(0),
+            retracted(PROMPTS[name], 3),
             prefill(0),
             verify((0,), (chain(4),), path="direct"),
             draft_extend((0,), 4, path="direct"),

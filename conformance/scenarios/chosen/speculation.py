@@ -26,99 +26,88 @@ TREES: dict[str, tuple[int, tuple[int, ...]]] = {
 
 
 def scenarios() -> list[Scenario]:
-    out = []
+    return [*_batches(), *_trees(), *_ragged(), *_fused(), *_device_lengths(), *_several()]
+
+
+def _batches() -> Iterator[Scenario]:
     for name, prompts in BATCHES.items():
         reqs = tuple(range(len(prompts)))
         start = running(*(PROMPTS[prompt] for prompt in prompts))
         accepted = [1 + (req * 2) % 4 for req in reqs]
-        out.append(
-            scenario(
-                f"speculative rounds, {name}",
-                "Two rounds with unequal accept lengths; the second starts from the first's.",
-                start,
-                spec_round(reqs, 3, accepted),
-                spec_round(reqs, 3, reversed(accepted)),
-            )
+        yield scenario(
+            f"speculative rounds, {name}",
+            "Two rounds with unequal accept lengths; the second starts from the first's.",
+            start,
+            spec_round(reqs, 3, accepted),
+            spec_round(reqs, 3, reversed(accepted)),
         )
-        out.append(
-            scenario(
-                f"verify chain given by hand, {name}",
-                "The 1-D indices come from the caller, as NGRAM and DFLASH do.",
-                start,
-                verify(reqs, tuple(chain(5) for _ in reqs), path="direct"),
-                draft(reqs, num_steps=2, path="direct"),
-                draft(reqs, num_steps=2, topk=3, path="direct"),
-            )
+        yield scenario(
+            f"verify chain given by hand, {name}",
+            "The 1-D indices come from the caller, as NGRAM and DFLASH do.",
+            start,
+            verify(reqs, tuple(chain(5) for _ in reqs), path="direct"),
+            draft(reqs, num_steps=2, path="direct"),
+            draft(reqs, num_steps=2, topk=3, path="direct"),
         )
-        out.append(
-            scenario(
-                f"draft extend on device lengths, {name}",
-                "No CPU copy of the lengths.",
-                start,
-                draft_extend(reqs, 4, host_lengths=False),
-                [Accept(req, 2) for req in reqs],
-                draft_extend(reqs, 1, host_lengths=False),
-            )
+        yield scenario(
+            f"draft extend on device lengths, {name}",
+            "No CPU copy of the lengths.",
+            start,
+            draft_extend(reqs, 4, host_lengths=False),
+            [Accept(req, 2) for req in reqs],
+            draft_extend(reqs, 1, host_lengths=False),
         )
-        out.append(
-            scenario(
-                f"draft extend given by hand, {name}",
-                "Straight into the batch constructor.",
-                start,
-                draft_extend(reqs, 3, path="direct"),
-                draft_extend(reqs, 2, host_lengths=False, path="direct"),
-            )
+        yield scenario(
+            f"draft extend given by hand, {name}",
+            "Straight into the batch constructor.",
+            start,
+            draft_extend(reqs, 3, path="direct"),
+            draft_extend(reqs, 2, host_lengths=False, path="direct"),
         )
+
+
+def _trees() -> Iterator[Scenario]:
     for name, (topk, parents) in TREES.items():
         for prompt in ("text", "image", "image beside text"):
             prompts = BATCHES[prompt]
             reqs = tuple(range(len(prompts)))
-            out.append(
-                scenario(
-                    f"verify tree, {name}, {prompt}",
-                    "Rivals for one place share its position.",
-                    running(*(PROMPTS[p] for p in prompts)),
-                    draft(reqs, num_steps=3, topk=topk),
-                    verify(reqs, tuple(parents for _ in reqs), topk=topk),
-                    verify(reqs, tuple(parents for _ in reqs), topk=topk, path="direct"),
-                    [Accept(req, 2) for req in reqs],
-                    decode(reqs),
-                )
+            yield scenario(
+                f"verify tree, {name}, {prompt}",
+                "Rivals for one place share its position.",
+                running(*(PROMPTS[p] for p in prompts)),
+                draft(reqs, num_steps=3, topk=topk),
+                verify(reqs, tuple(parents for _ in reqs), topk=topk),
+                verify(reqs, tuple(parents for _ in reqs), topk=topk, path="direct"),
+                [Accept(req, 2) for req in reqs],
+                decode(reqs),
             )
-    out += _ragged()
-    out += _fused()
-    out += _device_lengths()
-    out.append(
-        scenario(
-            "draft of many steps",
-            "Every step advances all rows by one.",
-            running(PROMPTS["image"], PROMPTS["text"]),
-            draft((0, 1), num_steps=6),
-            draft((0, 1), num_steps=5, topk=2),
-        )
+
+
+def _several() -> Iterator[Scenario]:
+    yield scenario(
+        "draft of many steps",
+        "Every step advances all rows by one.",
+        running(PROMPTS["image"], PROMPTS["text"]),
+        draft((0, 1), num_steps=6),
+        draft((0, 1), num_steps=5, topk=2),
     )
-    out.append(
-        scenario(
-            "speculation and plain decoding in turn",
-            "Both place the same token at the same column.",
-            running(PROMPTS["video"], PROMPTS["text"]),
-            decode((0, 1)),
-            spec_round((0, 1), 2, (3, 1)),
-            decode((0, 1)),
-            spec_round((0,), 2, (2,)),
-            decode((1, 0)),
-        )
+    yield scenario(
+        "speculation and plain decoding in turn",
+        "Both place the same token at the same column.",
+        running(PROMPTS["video"], PROMPTS["text"]),
+        decode((0, 1)),
+        spec_round((0, 1), 2, (3, 1)),
+        decode((0, 1)),
+        spec_round((0,), 2, (2,)),
+        decode((1, 0)),
     )
-    out.append(
-        scenario(
-            "verify of one node",
-            "Nothing drafted: the root alone is a decode.",
-            running(PROMPTS["image"]),
-            verify((0,), ((),), path="direct"),
-            decode((0,)),
-        )
+    yield scenario(
+        "verify of one node",
+        "Nothing drafted: the root alone is a decode.",
+        running(PROMPTS["image"]),
+        verify((0,), ((),), path="direct"),
+        decode((0,)),
     )
-    return out
 
 
 def _ragged() -> Iterator[Scenario]:
@@ -138,16 +127,15 @@ def _ragged() -> Iterator[Scenario]:
         )
 
 
-def _device_lengths() -> list[Scenario]:
+def _device_lengths() -> Iterator[Scenario]:
     """Overlapped scheduling knows a batch's lengths on the device alone."""
-    out = []
     for name, histories in (
         ("text", [PROMPTS["text"], PROMPTS["text"] + PROMPTS["text"]]),
         ("media", [PROMPTS["image"], PROMPTS["video"]]),
         ("mixed", [PROMPTS["image"], PROMPTS["text"]]),
     ):
-        out += [
-            scenario(
+        for path in ("direct", "caller", "fused"):
+            yield scenario(
                 f"lengths on the device, {path}, {name}",
                 "No table may need the host's copy of the lengths.",
                 running(*histories),
@@ -156,9 +144,6 @@ def _device_lengths() -> list[Scenario]:
                 verify((0, 1), ((0, 0, 1), (0, 1, 1)), topk=2, path=path, host_lengths=False),
                 draft_extend((0, 1), 4, path=path, host_lengths=False),
             )
-            for path in ("direct", "caller", "fused")
-        ]
-    return out
 
 
 def _fused() -> Iterator[Scenario]:
