@@ -61,6 +61,8 @@ def _of_scenario(scenario: ops.Scenario) -> Iterator[Candidate]:
         if isinstance(op, ops.Build) and op.path == "direct":
             op = msgspec.structs.replace(op, path="caller")  # all forwards of a loop: a vector says nothing of the path
         moved = apply(state, op)
+        if any(request.doubtful for request in moved.state.requests.values()):
+            return  # a right engine may refuse it: a vector has one answer
         if moved.forward is not None and not isinstance(op, ops.MeasureCost):
             yield from _forward(scenario, number, state, moved.forward)
             yield from _padding(scenario, number, state, moved.forward, loads)

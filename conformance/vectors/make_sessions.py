@@ -20,8 +20,7 @@ Found = tuple[int, v.Input, tuple[v.ExpectedTable, ...]]
 def histories(scenario: ops.Scenario, states: Sequence[State]) -> Iterator[Found]:
     """The scenario's session script, if it has one, and one vector per request that was retracted. states[n]: before
     operation n."""
-    optional = any(request.doubtful for request in states[-1].requests.values())
-    if any(isinstance(op, ops.Turn) for op in scenario.ops) and not optional:
+    if any(isinstance(op, ops.Turn) for op in scenario.ops):
         yield _session(scenario, states)
     retracted = dict.fromkeys(op.req for op in scenario.ops if isinstance(op, ops.Retract))
     for req in retracted:
