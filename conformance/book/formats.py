@@ -12,6 +12,7 @@ import msgspec
 from ropecheck.adapters import batch, events
 from ropecheck.conformance.judge import outcome
 from ropecheck.conformance.report import json_file, part
+from ropecheck.conformance.run import baseline
 from ropecheck.conformance.scenario import operations
 from ropecheck.conformance.scenario.upgrade import FORMAT
 from ropecheck.conformance.store.files import write_atomic
@@ -36,7 +37,7 @@ FORMATS = {
         lambda: schema_of(operations.Scenario, "scenario", FORMAT),
         (operations, batch, history),
     ),
-    "report": Format("report.json of a run.", json_file.schema, (json_file, outcome, part, operations)),
+    "report": Format("report.json of a run.", json_file.schema, (json_file, outcome, part, operations, baseline)),
     "vector": Format("A language-neutral vector.", types.schema, (types, batch)),
     "trace": Format(
         "An event of an engine at work; a trace is one event per line.",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rich.table import Table
 
 from ropecheck.conformance.families.case import NAMES, NOT_COVERED, TARGETS, support_table
@@ -38,14 +36,6 @@ def markdown() -> str:
         lines.append("| " + " | ".join((f"`{family}`", *cells, source)).replace("\n", " ") + " |")
     lines += ["", "Not covered: " + "; ".join(f"`{name}` ({reason})" for name, reason in NOT_COVERED.items()) + "."]
     return "\n".join(lines) + "\n"
-
-
-def between_markers(document: Path, begin: str = BEGIN, end: str = END) -> str | None:
-    """The generated part of a document; None when its markers are missing."""
-    text = document.read_text("utf-8")
-    if begin not in text or end not in text:
-        return None
-    return text.partition(begin)[2].partition(end)[0].strip("\n") + "\n"
 
 
 def _status(family: str, target: str, status: str, entries: tuple[KnownDifference, ...]) -> str:

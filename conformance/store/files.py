@@ -135,20 +135,11 @@ def reserved(out: Path) -> Iterator[Callable[[], None]]:
         path.unlink(missing_ok=True)
 
 
-def read_stored(path: Path) -> Stored:
-    """A stored failure; a bare scenario file counts as one without target and failures.
+def read_any(path: Path) -> AnyStored:
+    """A stored failure; a bare scenario, case or client's script counts as one without target and failures.
 
     Raises UsageError naming file and field.
     """
-    stored = read_any(path)
-    if not isinstance(stored, Stored):
-        kind = "a prompt-table case" if isinstance(stored, StoredCase) else "a client's script"
-        raise UsageError(f"{path}: {kind}, not a scenario of forwards")
-    return stored
-
-
-def read_any(path: Path) -> AnyStored:
-    """The same, of a scenario, a prompt-table case or a client's script. Raises UsageError naming file and field."""
     try:
         raw = msgspec.json.decode(path.read_bytes())
     except OSError as error:

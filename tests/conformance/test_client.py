@@ -14,7 +14,7 @@ from ropecheck.conformance.run.client import Process
 from ropecheck.conformance.run.inflight import Slot, rescue
 from ropecheck.conformance.run.printed import FIRST, LARGEST, LAST
 from ropecheck.conformance.scenario.operations import Scenario
-from ropecheck.conformance.store.files import read_stored
+from ropecheck.conformance.store.files import read_any, subject_of
 from ropecheck.conformance.targets.registry import Target
 from tests.conformance.support import ROOT, scenario
 
@@ -126,7 +126,7 @@ def test_what_a_killed_run_had_in_flight_is_kept(tmp_path: Path) -> None:
     kept = rescue(tmp_path)
     assert len(kept) == 2
     assert kept[0] == tmp_path / "unfinished" / f"{scenario(1, 2).id}.json"
-    assert read_stored(kept[0]).scenario == scenario(1, 2)
+    assert subject_of(read_any(kept[0])) == scenario(1, 2)
     assert kept[1].read_bytes() == b'{"name": "half'
     torn.write_bytes(b'{"name": "another half')
     assert len(rescue(tmp_path)) == 1

@@ -78,7 +78,7 @@ def test_workers_that_hang_end_with_a_runner_that_is_killed(tmp_path: Path) -> N
     while any(map(alive, pids)):
         time.sleep(0.02)
     left = [path for path in (tmp_path / "out" / "in-flight").iterdir() if path.read_bytes().strip()]
-    assert files.read_stored(left[0]).scenario.id == scenario(how.CHILD_HANGS).id
+    assert files.subject_of(files.read_any(left[0])).id == scenario(how.CHILD_HANGS).id
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

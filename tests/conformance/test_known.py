@@ -14,7 +14,7 @@ from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.judge.outcome import Outcome, Unrun
 from ropecheck.conformance.known import failures as known
 from ropecheck.conformance.scenario.operations import Scenario
-from ropecheck.conformance.store.files import Stored, pretty, read_stored
+from ropecheck.conformance.store.files import Stored, pretty, read_any
 from tests.conformance import planted_worker as how
 from tests.conformance.conftest import Run
 from tests.conformance.support import RULE, failure, scenario
@@ -252,7 +252,7 @@ def test_add_needs_a_reason_and_a_link(
     assert ropecheck([FAILS_A]) == 1
     capsys.readouterr()
     stored = tmp_path / "out" / "failures" / f"{FAILS_A.id}.json"
-    assert read_stored(stored).failures
+    assert read_any(stored).failures
     assert cli.execute(["known", "add", str(stored), "--known", str(known_folder), *more]) == 2
     assert words in capsys.readouterr().err
     assert known.load(known_folder) == ()

@@ -19,7 +19,7 @@ from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.printed import FIRST, LAST
 from ropecheck.conformance.run.seat import Doubted, Reply, RunLimits
 from ropecheck.conformance.scenario.operations import Scenario
-from ropecheck.conformance.store.files import read_stored
+from ropecheck.conformance.store.files import read_any, subject_of
 from ropecheck.conformance.targets.registry import Target
 from tests.conformance import planted_worker as how
 from tests.conformance.support import StubPlan, planted, scenario, stub_plan
@@ -204,7 +204,7 @@ def test_a_killed_run_keeps_what_it_had_in_flight(tmp_path: Path) -> None:
         pool.start()
         list(pool.answers(map(stub_plan, GOOD)))
     kept = tmp_path / "unfinished" / f"{GOOD[3].id}.json"
-    assert read_stored(kept).scenario == GOOD[3]
+    assert subject_of(read_any(kept)) == GOOD[3]
     assert len(warnings) == 1 and str(kept) in warnings[0]
 
 

@@ -29,7 +29,7 @@ from ropecheck.conformance.scenarios.chosen import rotary as rotations
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, running, scenario
 from ropecheck.conformance.scenarios.random import shrink
 from ropecheck.conformance.selftest.mutants import MUTANTS
-from ropecheck.conformance.store.files import pretty, read_stored
+from ropecheck.conformance.store.files import pretty, read_any, subject_of
 from ropecheck.reference.requests import State
 from ropecheck.reference.rotary import LAYOUTS, LONGEST, MOST, rotated
 from ropecheck.spec import rotary as rules
@@ -136,10 +136,10 @@ def test_positions_beyond_the_prepared_ones_are_refused() -> None:
 def test_a_file_with_an_unknown_word_is_one_line(field: str, value: str, tmp_path: Path) -> None:
     path = tmp_path / "scenario.json"
     path.write_bytes(pretty(PICTURES))
-    assert read_stored(path).scenario == PICTURES
+    assert subject_of(read_any(path)) == PICTURES
     path.write_bytes(pretty(scenario("x", "", PICTURES.ops[0], Rotate(0, **{field: value}))))
     with pytest.raises(UsageError, match=rf"ops\[1\]\.{field}: '{value}' is none of"):
-        read_stored(path)
+        read_any(path)
 
 
 # ---------------------------------------------------------------- verdicts on odd answers

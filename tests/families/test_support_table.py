@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ropecheck.adapters.sglang_families import handler
 from ropecheck.conformance.cli import app as cli
-from ropecheck.conformance.cli.families import BEGIN, END, between_markers, markdown
+from ropecheck.conformance.cli.families import BEGIN, END, markdown
 from ropecheck.conformance.families.case import ABSENT, NOT_COVERED
 from ropecheck.conformance.known.differences import load
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.rules import all_rules
 from tests.conformance.support import ROOT
+
+
+def between_markers(document: Path, begin: str = BEGIN, end: str = END) -> str | None:
+    """The generated part of a document; None when its markers are missing."""
+    text = document.read_text("utf-8")
+    if begin not in text or end not in text:
+        return None
+    return text.partition(begin)[2].partition(end)[0].strip("\n") + "\n"
 
 
 def test_the_readme_holds_the_generated_table() -> None:

@@ -13,12 +13,12 @@ import pytest
 
 from ropecheck.adapters.sglang_routes.sources import package
 from ropecheck.conformance.cli import app as cli
-from ropecheck.conformance.cli.families import between_markers
 from ropecheck.conformance.cli.requests import BEGIN, END, PublicField, markdown, public_requests
 from ropecheck.conformance.families.routes import ROUTES
 from ropecheck.conformance.scripts.servers import servers
 from ropecheck.spec.modes import all_modes
 from tests.conformance.support import ROOT
+from tests.families.test_support_table import between_markers
 
 FOUND = public_requests()
 CLASSES = {name: entries for name, entries in FOUND.classes().items() if name != "ServerArgs"}
