@@ -1,6 +1,6 @@
 """One worker started by hand: does it say hello, and does one small scenario come out right?
 
-Used after a target is added, and by `doctor`. The scenario is written here in full rather than generated, so that a
+Used after a target is added. The scenario is written here in full rather than generated, so that a
 target can be checked without the rest of the suite: an image request beside a text request, prefilled and decoded.
 """
 
