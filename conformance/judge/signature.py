@@ -6,7 +6,7 @@ A signature names what went wrong so that two scenarios of one fault carry the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -26,7 +26,7 @@ def index_signature(expected: IntArray, observed: IntArray) -> str:
     """For the 1-D table of one span. int64 [n] each."""
     shift = observed - expected
     if _constant(shift):
-        return "off by one" if abs(int(shift[0])) == 1 else "shifted by a constant"
+        return shift_word(int(shift[0]))
     if not observed.any():
         return "all zero"
     if expected.size > 1 and _constant(observed):
@@ -57,7 +57,7 @@ def column_signature(
         return "continues from one row"
     shift = got - want
     if _constant(shift.ravel()):
-        return "off by one" if abs(int(shift.flat[0])) == 1 else "shifted by a constant"
+        return shift_word(int(shift.flat[0]))
     axis = _axis_signature(want, got)
     if axis:
         return axis
@@ -106,21 +106,30 @@ def _by_delta(expected: ExpectedTables, span: Span, indices: IntArray, got: IntA
     """The delta that was added to the indices, in words; "" where it was none of these."""
     line = expected.lines[span.row]
     own = line.delta
-    others = {one.delta for row, one in enumerate(expected.lines) if row != span.row and one.delta != own}
+    others = {one.delta for row, one in enumerate(expected.lines) if row != span.row}
 
     def by(delta: int) -> bool:
         return bool((got == indices + delta).all())
 
+    inside = bool((indices < line.tabulated).all())  # text's way, taken for a token with a column of its own
+    return delta_word(by, own, others) or ("index + delta inside the table" if inside and by(own) else "")
+
+
+def delta_word(by: Callable[[int], bool], own: int, others: Iterable[int]) -> str:
+    """Which delta stands in the wrong columns; "" for none that has a name. by: whether they are the indices with this
+    one added. others: those of other requests."""
     if own and by(0):
         return "delta missing"
-    if any(delta and by(delta) for delta in others):
+    if any(delta and delta != own and by(delta) for delta in others):
         return "delta of another request"
     if own and by(2 * own):
         return "delta twice"
-    if own and by(-own):
-        return "delta negated"
-    inside = bool((indices < line.tabulated).all())  # text's way, taken for a token with a column of its own
-    return "index + delta inside the table" if inside and by(own) else ""
+    return "delta negated" if own and by(-own) else ""
+
+
+def shift_word(shift: int) -> str:
+    """For wrong cells that are all off by the same number."""
+    return "off by one" if abs(shift) == 1 else "shifted by a constant"
 
 
 def _continues_from_one_row(expected: ExpectedTables, span: Span, want: IntArray, got: IntArray) -> bool:

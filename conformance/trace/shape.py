@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ropecheck.conformance.judge.signature import delta_word, shift_word
 from ropecheck.spec.rules import Violation
 from ropecheck.spec.views import Place, Row
 
@@ -43,7 +44,6 @@ def _explained(
     parent: Place | None,
 ) -> str:
     """cells: index, right column, observed column of every wrong one."""
-    own = place.delta
 
     def by(delta: int) -> bool:
         return all(set(seen) == {index + delta} for index, _, seen in cells)
@@ -57,14 +57,10 @@ def _explained(
         return "columns of the parent"
     if by(0):
         return "delta missing"
-    if any(delta and delta != own and by(delta) for delta in deltas):
-        return "delta of another request"
-    if own and by(2 * own):
-        return "delta twice"
-    if own and by(-own):
-        return "delta negated"
+    if word := delta_word(by, place.delta, deltas):
+        return word
     if len(shifts) == 1:
-        return "off by one" if abs(next(iter(shifts))) == 1 else "shifted by a constant"
+        return shift_word(*shifts)
     if all(set(seen) <= set(right) and len(set(seen)) == 1 for _, right, seen in cells):
         return "one row repeated"
     if all(sorted(seen) == sorted(right) for _, right, seen in cells):
@@ -82,5 +78,5 @@ def _of(parent: Place, cells: list[tuple[int, Column, Column]]) -> bool:
 def _indices(view: Row) -> str:
     shifts = {got - want for got, want in zip(view.positions, view.tokens, strict=False)}
     if len(shifts) == 1:
-        return "off by one" if abs(next(iter(shifts))) == 1 else "shifted by a constant"
+        return shift_word(*shifts)
     return "other values" if any(view.positions) else "all zero"
