@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from markupsafe import Markup
-
 from ropecheck.conformance import figures
 from ropecheck.conformance.book.contents import Book
-from ropecheck.conformance.book.observed import Observation, load
-from ropecheck.conformance.book.pages.parts import index, rendered
-from ropecheck.conformance.book.pages.rules import view_drawn
+from ropecheck.conformance.book.observed import load
+from ropecheck.conformance.book.pages.parts import failed_tables, index, rendered
 from ropecheck.conformance.book.site import Page
 from ropecheck.conformance.cards.operations import operation_lines
 from ropecheck.conformance.known.failures import Known
@@ -97,9 +94,8 @@ def page(book: Book, known: Known) -> Page:
         derivation=derivation,
         route=route,
         like=like,
-        cause="",
         seen=seen,
-        tables=tables(seen),
+        tables=failed_tables(seen.failure, seen.engine) if seen else "",
         timeline=figures.timeline(operation_lines(witness, seen.failure.step if seen else -1))
         if isinstance(witness, Scenario)
         else "",
@@ -112,17 +108,4 @@ def page(book: Book, known: Known) -> Page:
         body=body,
         says=first_sentence(entry.reason),
         words=f"{entry.reason} {witness.id}",
-    )
-
-
-def tables(seen: Observation | None) -> Markup:
-    """Both tables of what an engine gave."""
-    if seen is None:
-        return Markup("")
-    first = seen.failure.difference
-    return figures.tables(
-        view_drawn(seen.failure.expected),
-        view_drawn(seen.failure.observed),
-        caption=seen.engine,
-        focus=None if first is None else first.column,
     )

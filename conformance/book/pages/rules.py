@@ -13,14 +13,13 @@ from ropecheck.conformance.book import source
 from ropecheck.conformance.book.contents import Book
 from ropecheck.conformance.book.examples import load, shown
 from ropecheck.conformance.book.formula import formula
-from ropecheck.conformance.book.pages.parts import index, rendered, state
+from ropecheck.conformance.book.pages.parts import failed_tables, index, rendered, state
 from ropecheck.conformance.book.predicates import Predicate, predicate_of
 from ropecheck.conformance.book.site import Page
 from ropecheck.conformance.book.slips import planted
 from ropecheck.conformance.book.words import block
 from ropecheck.conformance.cards.operations import operation_lines
 from ropecheck.conformance.families.files import described
-from ropecheck.conformance.judge.outcome import TableView
 from ropecheck.conformance.prove.theorems import OUT_OF_REACH, THEOREMS
 from ropecheck.conformance.selftest import builder, stream
 from ropecheck.conformance.selftest.mutants import MUTANTS, Mutant
@@ -173,7 +172,6 @@ def example(book: Book, rule: Rule, page: str) -> Markup:
     kept = load().examples.get(rule.id)
     failure = None if kept is None else shown(kept)
     if kept is not None and failure is not None:
-        first = failure.difference
         return rendered(
             "example.html.jinja",
             book,
@@ -181,16 +179,10 @@ def example(book: Book, rule: Rule, page: str) -> Markup:
             lead="The smallest scenario found in which a planted fault breaks it, expected over observed.",
             fault=MUTANTS[kept.fault],
             failure=failure,
-            tables=figures.tables(
-                view_drawn(failure.expected),
-                view_drawn(failure.observed),
-                caption=failure.label or "the tables",
-                focus=None if first is None else first.column,
-            ),
+            tables=failed_tables(failure, failure.label or "the tables"),
             timeline=figures.timeline(operation_lines(kept.scenario, failure.step)),
         )
     if found := planted(rule.id):
-        first = found.failure.difference
         where = "the events of a scheduler, one a line" if found.lines else "a server's answer beside a fresh one"
         if found.case is not None:
             where = f"{found.case.name}: {described(found.case)}"
@@ -201,21 +193,7 @@ def example(book: Book, rule: Rule, page: str) -> Markup:
             lead=f"A slip that it has to name ({where}).",
             fault=found.slip,
             failure=found.failure,
-            tables=figures.tables(
-                view_drawn(found.failure.expected),
-                view_drawn(found.failure.observed),
-                caption="the prompt table",
-                focus=None if first is None else first.column,
-            ),
+            tables=failed_tables(found.failure, "the prompt table"),
             timeline=Markup("<pre><code>{}</code></pre>").format("\n".join(found.lines)) if found.lines else "",
         )
     return Markup("<p>{}</p>").format("It shows on a device alone, or in what building costs: read the code below.")
-
-
-def view_drawn(view: TableView | None) -> figures.DrawnTable | None:
-    """A report's table as the figures take it."""
-    if view is None:
-        return None
-    rows: dict[str, tuple[int | None, ...]] = {"1d": view.positions} if view.positions else {}
-    rows |= dict(zip(view.axes or ("t", "h", "w", "x"), view.rows or (), strict=False))
-    return figures.DrawnTable(rows=rows, requests=view.requests)

@@ -6,12 +6,10 @@ from collections.abc import Iterator
 
 from markupsafe import Markup
 
-from ropecheck.conformance import figures
 from ropecheck.conformance.book import observed
 from ropecheck.conformance.book.contents import Book, shape_page, slug
 from ropecheck.conformance.book.examples import load, shown
-from ropecheck.conformance.book.pages.parts import index, rendered
-from ropecheck.conformance.book.pages.rules import view_drawn
+from ropecheck.conformance.book.pages.parts import failed_tables, index, rendered
 from ropecheck.conformance.book.site import Page
 from ropecheck.conformance.cards.shapes import SHAPES, STARTS, STATES, Shape
 from ropecheck.conformance.selftest.mutants import MUTANTS
@@ -72,14 +70,7 @@ def drawn(path: str) -> list[tuple[str, str, str, Markup]]:
     for failure, who in (*(one for one in real if shape_page(one[0].signature) == path), *planted):
         if failure is None or failure.expected is None or failure.observed is None:
             continue
-        first = failure.difference
-        table = figures.tables(
-            view_drawn(failure.expected),
-            view_drawn(failure.observed),
-            caption=failure.mode,
-            focus=None if first is None else first.column,
-        )
-        found.append((failure.rule, who, failure.message, table))
+        found.append((failure.rule, who, failure.message, failed_tables(failure, failure.mode)))
         if len(found) == MOST:
             break
     return found
