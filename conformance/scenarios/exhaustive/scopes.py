@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 
 from ropecheck.conformance.scenarios.exhaustive.modes import ModeScope
@@ -128,93 +128,47 @@ MODE_PROMPTS: tuple[History, ...] = ((text(2),), (text(1), WIDE, text(1)), (ROW,
 TURNS_FIRST: tuple[History, ...] = ((text(2),), (text(1), SQUARE), (ROW, text(1)))
 TURNS_LATER: tuple[History, ...] = ((text(1),), (COLUMN, text(1)), (text(1), SQUARE))
 
+_ONE = PlainScope(
+    name="one request",
+    requests=1,
+    tokens=4,
+    media=1,
+    grids=(ROW, SQUARE),
+    depth=3,
+    hits=True,
+    rounds=(CHAIN,),
+    retract=True,
+)
+_TWO = PlainScope(name="two requests", requests=2, tokens=3, media=1, grids=(COLUMN,), depth=3)
+_CALLED = replace(_TWO, path="caller", rounds=(CHAIN,))
+_SESSIONS = SessionScope(
+    name="sessions", turns=2, first=TURNS_FIRST, later=TURNS_LATER, reply=2, rewrites=True, aborts=True, hits=True
+)
+_STREAMING = replace(_SESSIONS, name="streaming", streaming=True, rewrites=False, hits=False)
+
 SMALL: tuple[AnyScope, ...] = (
     ModeScope(name="every mode", prompts=MODE_PROMPTS[:2], rows=1, bound=1),
-    PlainScope(
-        name="one request",
-        requests=1,
-        tokens=4,
-        media=1,
-        grids=(ROW, SQUARE),
-        depth=3,
-        hits=True,
-        rounds=(CHAIN,),
-        retract=True,
-    ),
-    PlainScope(name="two requests", requests=2, tokens=3, media=1, grids=(COLUMN,), depth=2, rounds=(CHAIN,)),
-    SessionScope(name="sessions", turns=2, first=TURNS_FIRST, later=TURNS_LATER, reply=1, rewrites=True, aborts=True),
-    SessionScope(name="streaming", turns=2, first=TURNS_FIRST, later=TURNS_LATER, reply=2, streaming=True, aborts=True),
+    _ONE,
+    replace(_TWO, depth=2, rounds=(CHAIN,)),
+    replace(_SESSIONS, reply=1, hits=False),
+    _STREAMING,
 )
 STANDARD: tuple[AnyScope, ...] = (
     ModeScope(name="every mode", prompts=MODE_PROMPTS, rows=2, bound=1),
-    PlainScope(
-        name="one request",
-        requests=1,
-        tokens=5,
-        media=1,
-        grids=(ROW, SQUARE),
-        depth=3,
-        hits=True,
-        rounds=(CHAIN, TREE),
-        retract=True,
-    ),
-    PlainScope(name="two requests", requests=2, tokens=3, media=1, grids=(COLUMN,), depth=3),
-    PlainScope(
-        name="rounds by the callers",
-        requests=1,
-        tokens=3,
-        media=1,
-        grids=(ROW,),
-        depth=3,
-        rounds=(CHAIN, TREE),
-        path="caller",
-    ),
-    PlainScope(
-        name="rounds of two by the callers",
-        requests=2,
-        tokens=1,
-        media=1,
-        grids=(DOT,),
-        depth=3,
-        rounds=(CHAIN,),
-        path="caller",
-    ),
-    SessionScope(
-        name="sessions", turns=2, first=TURNS_FIRST, later=TURNS_LATER, reply=2, rewrites=True, aborts=True, hits=True
-    ),
-    SessionScope(name="branches", turns=3, first=TURNS_FIRST, later=TURNS_LATER, reply=1, aborts=True),
-    SessionScope(name="streaming", turns=3, first=TURNS_FIRST, later=TURNS_LATER, reply=2, streaming=True, aborts=True),
+    replace(_ONE, tokens=5, rounds=(CHAIN, TREE)),
+    _TWO,
+    replace(_CALLED, name="rounds by the callers", requests=1, grids=(ROW,), rounds=(CHAIN, TREE)),
+    replace(_CALLED, name="rounds of two by the callers", tokens=1, grids=(DOT,)),
+    _SESSIONS,
+    replace(_SESSIONS, name="branches", turns=3, reply=1, rewrites=False, hits=False),
+    replace(_STREAMING, turns=3),
 )
 LARGE: tuple[AnyScope, ...] = (
     ModeScope(name="every mode", prompts=MODE_PROMPTS, rows=2, bound=2),
-    PlainScope(
-        name="one request",
-        requests=1,
-        tokens=8,
-        media=2,
-        grids=(ROW, COLUMN, SQUARE, FRAMES, WIDE),
-        depth=4,
-        hits=True,
-        rounds=(CHAIN, TREE),
-        retract=True,
-    ),
-    PlainScope(
-        name="two requests",
-        requests=2,
-        tokens=5,
-        media=1,
-        grids=(ROW, COLUMN, SQUARE),
-        depth=3,
-        hits=True,
-        rounds=(CHAIN, TREE),
-        retract=True,
-    ),
-    SessionScope(
-        name="sessions", turns=3, first=TURNS_FIRST, later=TURNS_LATER, reply=2, rewrites=True, aborts=True, hits=True
-    ),
-    SessionScope(
-        name="streaming", turns=4, first=TURNS_FIRST, later=TURNS_LATER, reply=2, streaming=True, aborts=True, hits=True
-    ),
+    replace(_ONE, tokens=8, media=2, grids=(ROW, COLUMN, SQUARE, FRAMES, WIDE), depth=4, rounds=(CHAIN, TREE)),
+    replace(_ONE, name="two requests", requests=2, tokens=5, grids=(ROW, COLUMN, SQUARE), rounds=(CHAIN, TREE)),
+    replace(_SESSIONS, turns=3),
+    replace(_STREAMING, turns=4, hits=True),
 )
 
 BOUNDS: dict[str, tuple[AnyScope, ...]] = {"small": SMALL, "standard": STANDARD, "large": LARGE}
