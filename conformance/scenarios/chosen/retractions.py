@@ -16,7 +16,7 @@ from ropecheck.conformance.scenarios.chosen.script import (
     running,
     scenario,
 )
-from ropecheck.conformance.scenarios.chosen.sessions import FIRST, SECOND, opened, turn
+from ropecheck.conformance.scenarios.chosen.sessions import FIRST, SECOND, turn, went_on
 from ropecheck.spec.history import History, text
 
 
@@ -91,8 +91,7 @@ def _all() -> Iterator[Scenario]:
     yield scenario(
         "retract a session's image turn",
         "The retracted turn has a parent.",
-        opened(FIRST["image"]),
-        turn(1, SECOND["image"], 0),
+        went_on(SECOND["image"]),
         prefill(1),
         replies(1, 3),
         Retract(1),
@@ -101,8 +100,7 @@ def _all() -> Iterator[Scenario]:
     yield scenario(
         "retract a session's text turn",
         "It shares its parent's media, which must stay as saved.",
-        opened(FIRST["image"]),
-        turn(1, SECOND["text"], 0),
+        went_on(SECOND["text"]),
         prefill(1),
         replies(1, 3),
         Retract(1),
@@ -111,8 +109,7 @@ def _all() -> Iterator[Scenario]:
     yield scenario(
         "retract a session's text turn, then branch with an image",
         "The sibling sees the parent as it was saved.",
-        opened(FIRST["image"]),
-        turn(1, SECOND["text"], 0),
+        went_on(SECOND["text"]),
         prefill(1),
         replies(1, 3),
         Retract(1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from ropecheck.conformance.scenario.operations import Abort, Finish, Open, Operation, Retract, Scenario, Submit, Turn
 from ropecheck.conformance.scenario.words import decode, draft_extend, extend, mixed, verify, window
@@ -19,11 +20,7 @@ from ropecheck.conformance.scenarios.chosen.script import (
 )
 from ropecheck.spec.history import History, text
 
-FIRST: dict[str, History] = {
-    "text": (text(4),),
-    "image": (text(2), WIDE, text(2)),
-    "image last": (text(2), TALL),
-}
+FIRST: dict[str, History] = {"text": (text(4),), "image": (text(2), WIDE, text(2)), "image last": (text(2), TALL)}
 SECOND: dict[str, History] = {
     "text": (text(3),),
     "image": (text(1), TALL, text(1)),
@@ -55,6 +52,11 @@ def opened(first: History, reply: int = 3, session: int = 0, req: int = 0) -> li
     return [Open(session), *told(req, first, None, reply, session)]
 
 
+def went_on(prompt: History, reply: int = 3, **how: Any) -> list[Operation]:
+    """A session whose first turn has a picture and has finished with a reply, and its second turn, which goes on."""
+    return [*opened(FIRST["image"], reply), turn(1, prompt, 0, **how)]
+
+
 def scenarios() -> list[Scenario]:
     return [*_appends(), *_branches(), *_optional(), *_rewrites(), *_interleaved(), *_modes()]
 
@@ -73,24 +75,21 @@ def _appends() -> Iterator[Scenario]:
     yield scenario(
         "session, window past the table",
         "The prefix cache holds the parent's prompt and some of its reply.",
-        opened(FIRST["image"], 4),
-        turn(1, (text(4),), 0),
+        went_on((text(4),), reply=4),
         extend((window(1, hit=12),)),
         decode((1,)),
     )
     yield scenario(
         "session, window straddles the table end",
         "The hit ends inside the parent's prompt.",
-        opened(FIRST["image"], 4),
-        turn(1, (text(4),), 0),
+        went_on((text(4),), reply=4),
         extend((window(1, hit=7),)),
         decode((1,)),
     )
     yield scenario(
         "session, chunks across the table end",
         "Chunks before, across and after the end of the table.",
-        opened(FIRST["image"], 4),
-        turn(1, (text(5),), 0),
+        went_on((text(5),), reply=4),
         extend((window(1, 9),)),
         extend((window(1, 3),)),
         extend((window(1, 2),)),
@@ -148,8 +147,7 @@ def _branches() -> Iterator[Scenario]:
         yield scenario(
             f"session branches, {name}",
             "Siblings see the parent as it was saved.",
-            opened(FIRST["image"]),
-            turn(1, one, 0),
+            went_on(one),
             prefill(1),
             replies(1, 2),
             turn(2, two, 0),
@@ -160,8 +158,7 @@ def _branches() -> Iterator[Scenario]:
     yield scenario(
         "session branches before either runs",
         "Both siblings arrive before any is prefilled.",
-        opened(FIRST["image"]),
-        turn(1, SECOND["image"], 0),
+        went_on(SECOND["image"]),
         turn(2, SECOND["video first"], 0),
         prefill(2, 1),
         decode((1, 2)),
@@ -169,8 +166,7 @@ def _branches() -> Iterator[Scenario]:
     yield scenario(
         "session, abort and retry",
         "The retry sees the parent as it was saved.",
-        opened(FIRST["image"]),
-        turn(1, SECOND["image"], 0),
+        went_on(SECOND["image"]),
         prefill(1),
         Abort(1),
         turn(2, SECOND["image"], 0),
@@ -238,8 +234,7 @@ def _rewrites() -> Iterator[Scenario]:
         yield scenario(
             f"session, drop_previous_output then {name}",
             "The reply is left out.",
-            opened(FIRST["image"]),
-            turn(1, addition, 0, drop_previous_output=True),
+            went_on(addition, drop_previous_output=True),
             answer(1),
         )
         yield scenario(
@@ -252,8 +247,7 @@ def _rewrites() -> Iterator[Scenario]:
         yield scenario(
             f"session, replace after a turn with {name}",
             "The first turn's other child is gone.",
-            opened(FIRST["image"]),
-            turn(1, SECOND["image last"], 0),
+            went_on(SECOND["image last"]),
             prefill(1),
             Finish(1),
             turn(2, addition, 0, replace=True),
@@ -270,8 +264,7 @@ def _rewrites() -> Iterator[Scenario]:
             yield scenario(
                 f"session, offset {where} then {name}",
                 "Tokens past the offset are gone, and so are their media.",
-                opened(FIRST["image"], 4),
-                turn(1, addition, 0, offset=keep),
+                went_on(addition, reply=4, offset=keep),
                 answer(1),
             )
     yield scenario(
@@ -298,15 +291,13 @@ def _rewrites() -> Iterator[Scenario]:
     yield scenario(
         "session, offset past the end",
         "All of the history is kept.",
-        opened(FIRST["image"], 2),
-        turn(1, (text(2),), 0, offset=99),
+        went_on((text(2),), reply=2, offset=99),
         answer(1),
     )
     yield scenario(
         "session, offset without the reply",
         "The offset counts in the history without its reply.",
-        opened(FIRST["image"], 4),
-        turn(1, (text(2),), 0, offset=9, drop_previous_output=True),
+        went_on((text(2),), reply=4, offset=9, drop_previous_output=True),
         answer(1),
     )
 
@@ -358,8 +349,7 @@ def _modes() -> list[Scenario]:
         scenario(
             "session turn decodes in a mixed batch",
             "The decoding row is a session's.",
-            opened(FIRST["image"], 3),
-            turn(1, media(TALL), 0),
+            went_on(media(TALL), reply=3),
             prefill(1),
             Submit(5, (text(3), WIDE)),
             mixed((window(5, 4),), (1,)),
@@ -368,16 +358,14 @@ def _modes() -> list[Scenario]:
         scenario(
             "session turn in a split prefill",
             "The window straddles the table end.",
-            opened(FIRST["image"], 3),
-            turn(1, (text(4),), 0),
+            went_on((text(4),), reply=3),
             extend((window(1, hit=8),), mode="split_prefill"),
             decode((1,)),
         ),
         scenario(
             "session turn in speculation",
             "The delta of the whole history is used.",
-            opened(FIRST["image"], 3),
-            turn(1, SECOND["video first"], 0),
+            went_on(SECOND["video first"], reply=3),
             prefill(1),
             verify((1,), (chain(4),), path="direct"),
             draft_extend((1,), 4),
@@ -385,8 +373,7 @@ def _modes() -> list[Scenario]:
         scenario(
             "session text turn in speculation",
             "A text turn shares its parent's delta.",
-            opened(FIRST["image"], 3),
-            turn(1, (text(2),), 0),
+            went_on((text(2),), reply=3),
             prefill(1),
             verify((1,), (chain(3),), path="direct"),
             draft_extend((1,), 3, path="direct"),

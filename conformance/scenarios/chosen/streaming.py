@@ -17,40 +17,40 @@ def told(req: int, prompt: History, reply: int = 2) -> list[Operation]:
     return [Turn(0, req, prompt), prefill(req), *replies(req, reply), Finish(req)]
 
 
+def streamed(name: str, note: str, *ops: Operation | list[Operation]) -> Scenario:
+    """What happens in a streaming session."""
+    return scenario(name, note, Open(0, streaming=True), *ops)
+
+
 def scenarios() -> list[Scenario]:
-    begin = Open(0, streaming=True)
     return [
-        scenario(
+        streamed(
             "streaming, image then image",
             "The second image turn's delta stays one value.",
-            begin,
             told(0, IMAGE),
             Turn(0, 1, SECOND),
             answer(1),
             Finish(1),
         ),
-        scenario(
+        streamed(
             "streaming, text then image",
             "Padding changes token values but not their number.",
-            begin,
             told(0, (text(3),)),
             Turn(0, 1, SECOND),
             answer(1),
             Finish(1),
         ),
-        scenario(
+        streamed(
             "streaming, image then text",
             "The text turn shares the parent's media.",
-            begin,
             told(0, IMAGE),
             Turn(0, 1, (text(3),)),
             answer(1),
             Finish(1),
         ),
-        scenario(
+        streamed(
             "streaming, image, text, video, text",
             "Four turns in one growing history.",
-            begin,
             told(0, IMAGE, 3),
             told(1, (text(2),)),
             told(2, THIRD, 3),
@@ -59,20 +59,18 @@ def scenarios() -> list[Scenario]:
             decode((3,)),
             Finish(3),
         ),
-        scenario(
+        streamed(
             "streaming, three images",
             "The delta is that of the whole history every time.",
-            begin,
             told(0, IMAGE),
             told(1, SECOND),
             told(2, (text(1), WIDE)),
             Turn(0, 3, (text(1),)),
             answer(3),
         ),
-        scenario(
+        streamed(
             "streaming, abort an image turn and retry",
             "The rollback point is the last finished turn.",
-            begin,
             told(0, IMAGE),
             Turn(0, 1, SECOND),
             prefill(1),
@@ -81,10 +79,9 @@ def scenarios() -> list[Scenario]:
             answer(2),
             Finish(2),
         ),
-        scenario(
+        streamed(
             "streaming, abort an image turn and go on with text",
             "Nothing of the aborted media is left.",
-            begin,
             told(0, IMAGE),
             Turn(0, 1, THIRD),
             prefill(1),
@@ -93,10 +90,9 @@ def scenarios() -> list[Scenario]:
             answer(2),
             Finish(2),
         ),
-        scenario(
+        streamed(
             "streaming, abort before the prefill",
             "An aborted arrival leaves no tokens behind.",
-            begin,
             told(0, (text(3),)),
             Turn(0, 1, SECOND),
             Abort(1),
@@ -104,19 +100,17 @@ def scenarios() -> list[Scenario]:
             answer(2),
             Finish(2),
         ),
-        scenario(
+        streamed(
             "streaming, window past the table",
             "The hit covers the parent's prompt and reply.",
-            begin,
             told(0, IMAGE, 4),
             Turn(0, 1, (text(4),)),
             extend((window(1, 2, hit=11),)),
             answer(1),
         ),
-        scenario(
+        streamed(
             "streaming, reply past its limit",
             "Only the first max_new_tokens tokens of the reply count.",
-            begin,
             Turn(0, 0, IMAGE, max_new_tokens=2),
             prefill(0),
             replies(0, 4),
@@ -124,10 +118,9 @@ def scenarios() -> list[Scenario]:
             Turn(0, 1, SECOND),
             answer(1),
         ),
-        scenario(
+        streamed(
             "streaming, second turn in flight",
             "Refused; the turn in flight goes on.",
-            begin,
             Turn(0, 0, IMAGE),
             prefill(0),
             Turn(0, 1, (text(1),)),
@@ -136,10 +129,9 @@ def scenarios() -> list[Scenario]:
             Turn(0, 2, (text(1),)),
             answer(2),
         ),
-        scenario(
+        streamed(
             "streaming, rewrites are refused",
             "Offset, replace and drop_previous_output are not offered.",
-            begin,
             told(0, IMAGE),
             Turn(0, 1, (text(1),), offset=3),
             Turn(0, 2, (text(1),), replace=True),
@@ -147,10 +139,9 @@ def scenarios() -> list[Scenario]:
             Turn(0, 4, (text(1),)),
             answer(4),
         ),
-        scenario(
+        streamed(
             "streaming, the smallest offset is refused",
             "One token is an offset too.",
-            begin,
             told(0, IMAGE),
             Turn(0, 1, (text(1),), offset=1),
             Turn(0, 2, (text(1),)),
