@@ -48,12 +48,12 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     """Of this target, from 0."""
     device: str
-    phases: tuple[str, ...]
     seed: int
-    bound: str | None
-    shard: tuple[int, int]
-    witnesses: bool
-    complete: bool
+    phases: tuple[str, ...] = ()
+    bound: str | None = None
+    shard: tuple[int, int] = (1, 1)
+    witnesses: bool = False
+    complete: bool = False
     corpus: str | None = None
     given: tuple[bytes, ...] = ()
     """Stored scenarios to make smaller, instead of phases: of the findings that the campaign ends with."""
@@ -65,18 +65,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
 
 def shrinking(plan: CampaignPlan, target: str, given: tuple[bytes, ...]) -> Block:
     """What a campaign ends with: its new findings' witnesses made smaller. It counts nothing."""
-    return Block(
-        target=target,
-        number=-1,
-        device=plan.device,
-        phases=(),
-        seed=plan.seed,
-        bound=None,
-        shard=(1, 1),
-        witnesses=False,
-        complete=False,
-        given=given,
-    )
+    return Block(target=target, number=-1, device=plan.device, seed=plan.seed, given=given)
 
 
 def check(plan: CampaignPlan) -> None:
@@ -125,11 +114,7 @@ def blocks(plan: CampaignPlan, target: str) -> Iterator[Block]:
             target=target,
             number=plan.shards + step - 1,
             device=plan.device,
-            phases=searched,
             seed=plan.seed + step,
-            bound=None,
-            shard=(1, 1),
-            witnesses=False,
-            complete=False,
+            phases=searched,
             corpus=plan.corpus,
         )

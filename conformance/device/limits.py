@@ -8,7 +8,7 @@ token past the prompt is text, so its column is its index plus the request's del
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -95,46 +95,14 @@ def forwards() -> Iterator[tuple[str, protocol.BuildForward, list[list[int]]]]:
         depths = depths_of(parents)
         indices = [[start + depth for depth in depths] for start in starts]
         flat = tuple(index for row in indices for index in row)
-        yield (
-            f"direct verify of {nodes} at the int32 limit",
-            speculative(
-                "target_verify",
-                both,
-                starts,
-                num_draft_tokens=nodes,
-                parents=(parents, parents),
-                positions=flat,
-            ),
-            indices,
-        )
+        trees = partial(speculative, "target_verify", both, starts, num_draft_tokens=nodes, parents=(parents, parents))
+        extend = partial(speculative, "draft_extend_v2", both, starts, num_draft_tokens=nodes)
+        yield f"direct verify of {nodes} at the int32 limit", trees(positions=flat), indices
         if nodes > 1:
-            yield (
-                f"chain verify of {nodes} at the int32 limit",
-                speculative(
-                    "target_verify",
-                    both,
-                    starts,
-                    num_draft_tokens=nodes,
-                    parents=(parents, parents),
-                    path="fused",
-                ),
-                indices,
-            )
-        for host in (True, False):
-            yield (
-                f"draft extend of {nodes} at the int32 limit, {'host' if host else 'device'} lengths",
-                (
-                    speculative(
-                        "draft_extend_v2",
-                        both,
-                        starts,
-                        num_draft_tokens=nodes,
-                        host_lengths=host,
-                        path="caller" if host else "fused",
-                    )
-                ),
-                indices,
-            )
+            yield f"chain verify of {nodes} at the int32 limit", trees(path="fused"), indices
+        name = f"draft extend of {nodes} at the int32 limit"
+        yield f"{name}, host lengths", extend(host_lengths=True, path="caller"), indices
+        yield f"{name}, device lengths", extend(host_lengths=False, path="fused"), indices
     yield (
         "draft at the int32 limit",
         speculative("draft_decode", both, (LIMIT - 3, LIMIT - 9), num_steps=3, path="fused"),
@@ -161,32 +129,11 @@ def strided() -> Iterator[tuple[str, protocol.BuildForward, list[list[int]]]]:
             starts = (20, 33)
             parents = tuple(range(nodes - 1))
             indices = [[*range(start, start + nodes)] for start in starts]
-            yield (
-                f"chain verify of {nodes}, strided lengths, {kind}",
-                speculative(
-                    "target_verify",
-                    reqs,
-                    starts,
-                    num_draft_tokens=nodes,
-                    parents=(parents, parents),
-                    path="fused",
-                    strided=True,
-                ),
-                indices,
-            )
-            yield (
-                f"draft extend of {nodes}, strided lengths, {kind}",
-                speculative(
-                    "draft_extend_v2",
-                    reqs,
-                    starts,
-                    num_draft_tokens=nodes,
-                    host_lengths=False,
-                    path="fused",
-                    strided=True,
-                ),
-                indices,
-            )
+            how: dict[str, Any] = {"num_draft_tokens": nodes, "path": "fused", "strided": True}
+            verified = speculative("target_verify", reqs, starts, parents=(parents, parents), **how)
+            yield f"chain verify of {nodes}, strided lengths, {kind}", verified, indices
+            extended = speculative("draft_extend_v2", reqs, starts, host_lengths=False, **how)
+            yield f"draft extend of {nodes}, strided lengths, {kind}", extended, indices
 
 
 def speculative(mode: str, reqs: tuple[int, ...], seq_lens: tuple[int, ...], **more: Any) -> protocol.BuildForward:
