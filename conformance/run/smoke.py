@@ -24,8 +24,7 @@ from ropecheck.adapters.protocol import (
     TablesAnswer,
     Tensor,
 )
-from ropecheck.conformance.run.client import Process
-from ropecheck.conformance.run.seat import Unacceptable, answer_of, hello_of
+from ropecheck.conformance.run.ask import NoAnswer, StartedWorker
 from ropecheck.conformance.targets.registry import Target
 
 HELLO_SECONDS = 240.0
@@ -71,30 +70,14 @@ EXPECTED = {2: tuple(row + TEXT for row in ROWS), 5: ((6, 4),) * 3}
 
 def check(target: Target, log: Path, device: str = "cpu") -> SmokeResult:
     """Start the target's worker, read its hello and run the scenario; the worker is stopped again."""
-    log.parent.mkdir(parents=True, exist_ok=True)
+    hello = None
     try:
-        process = Process(target, device, log)
-    except OSError as error:
-        return SmokeResult(None, f"cannot start {target.argv[0]}: {error.strerror}")
-    try:
-        return _converse(process)
-    except (protocol.ProtocolError, Unacceptable) as error:
-        return SmokeResult(None, f"the worker did not speak the protocol: {error}")
-    finally:
-        process.stop()
-
-
-def _converse(process: Process) -> SmokeResult:
-    body = process.next_frame(HELLO_SECONDS)
-    if body is None:
-        return SmokeResult(None, f"no hello: the worker {process.how_it_ended()}: {process.last_words(1)}")
-    hello = hello_of(body)
-    asked = job() if hello.device == "cpu" else msgspec.structs.replace(job(), device="cuda")
-    process.send(asked)
-    body = process.next_frame(JOB_SECONDS)
-    if body is None:
-        return SmokeResult(hello, f"the scenario got no answer: the worker {process.how_it_ended()}")
-    return SmokeResult(hello, judge(answer_of(body, asked)))
+        with StartedWorker(target, device, log, HELLO_SECONDS, JOB_SECONDS) as worker:
+            hello = worker.hello
+            asked = msgspec.structs.replace(job(), device=device)
+            return SmokeResult(hello, judge(worker.answered(asked)))
+    except NoAnswer as error:
+        return SmokeResult(hello, f"{'no hello' if hello is None else 'the scenario got no answer'}: {error}")
 
 
 def judge(answer: JobAnswer) -> str:
