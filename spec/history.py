@@ -123,7 +123,7 @@ def next_position(columns: Sequence[Column]) -> int:
     """The first free position after `columns`: the largest over all rows, plus one; 0 for none."""
     if not columns:
         return 0
-    return max(max(column) for column in columns) + 1
+    return max(map(max, columns)) + 1
 
 
 def run_columns(family: Family, run: Run, start: int, ordinal: int = 0) -> tuple[Column, ...]:

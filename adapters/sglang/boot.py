@@ -117,8 +117,7 @@ def load(device: str, imported: Callable[[], None] = lambda: None) -> Any:
 
 
 def settle() -> None:
-    """What the imports made stays: collections need not walk it again and again."""
-    gc.collect()
+    """What the imports made stays, and what they left: collections need not walk it again and again."""
     gc.freeze()
     gc.enable()
 

@@ -31,7 +31,7 @@ from typing import Any, BinaryIO, NoReturn
 import msgspec
 
 from ropecheck.adapters import forking, protocol
-from ropecheck.adapters.sglang import absent_packages, boot
+from ropecheck.adapters.sglang import absent_packages, boot, bytecode
 from ropecheck.adapters.sglang.scheduler import hosts
 
 
@@ -88,6 +88,7 @@ def fork_version(note: bytes, output: int, requests: socket.socket) -> None:
     """The engine in the folder that the note names first. What it prints goes to the first worker's output."""
     forking.printing(output)
     if folder := note.decode().partition("\n")[0]:
+        bytecode.keep(folder)
         sys.path.insert(0, folder)
         os.environ["PYTHONPATH"] = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
     fork_workers(requests, "cpu")

@@ -11,7 +11,6 @@ preprocessor, which reads a checkpoint's files.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import types
 from collections.abc import Callable
@@ -37,7 +36,7 @@ def received(processor: Any, sent: media.Message, call: Callable[..., Any]) -> A
     parts = [(modality, list(items)) for modality, items in kinds if items]
     whole = None
     for number, (modality, items) in enumerate(parts):
-        made = asyncio.run(call(encoder.process_mm_items, items, modality))
+        made = media.awaited(call(encoder.process_mm_items, items, modality))
         rows = sum(int(count) for count in made.token_counts)
         part = receiver.EmbeddingData(
             "r",

@@ -13,9 +13,12 @@ pixels, `Sound` its samples.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
+from collections.abc import Coroutine
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ropecheck.adapters.protocol import PromptTable
@@ -56,11 +59,21 @@ def sound(features: int) -> Sound:
     return Sound(np.sin(np.arange(features * HOP) / 10.0).astype(np.float32))
 
 
+def awaited(answer: Coroutine[Any, Any, Any]) -> Any:
+    """What it comes to. `asyncio.run` would handle Ctrl-C, and the way it sets that up prints all tensors inside."""
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(answer)
+    finally:
+        loop.close()
+
+
 def picture(grid: Grid, patch: int, seed: int | None) -> str:
     """A data URL of a PNG whose pixels differ from another seed's; without one it is plain grey."""
     return image(grid[1] * patch, grid[2] * patch, seed)
 
 
+@lru_cache(maxsize=256)
 def image(height: int, width: int, seed: int | None) -> str:
     """A data URL of a PNG of so many pixels."""
     import numpy as np

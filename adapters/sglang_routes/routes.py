@@ -11,7 +11,6 @@ Faked: what `media` and `models` list; the scheduler of the fallback is a stand-
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import types
 from array import array
@@ -140,7 +139,7 @@ def process(processor: Any, sent: media.Message, call: Call, text: Any = None, i
         "audio_data": asked.audio_data,
         "input_text": sent.text if text is None else text,
     }
-    return asyncio.run(call(processor.process_mm_data_async, **given, request_obj=asked))
+    return media.awaited(call(processor.process_mm_data_async, **given, request_obj=asked))
 
 
 def client(processor: Any, sent: media.Message, call: Call) -> Any:

@@ -11,10 +11,10 @@ def main() -> None:
     """Entry point of the `ropecheck` script."""
     signal.signal(signal.SIGTERM, _terminated)
     try:
-        if sys.argv[1:2] == ["check"] and not {"--help", "-h"} & set(sys.argv):
+        if sys.argv[1:2] in (["check"], ["run"]):
             from ropecheck.conformance.cli import early
 
-            early.begin()
+            early.begin(sys.argv[1:])
         from ropecheck.conformance.cli.app import execute  # seconds of imports, in which Ctrl-C must not be a traceback
     except KeyboardInterrupt:
         print("ropecheck: interrupted", file=sys.stderr)

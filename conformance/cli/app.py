@@ -19,6 +19,7 @@ from ropecheck.conformance.cli import campaign as cli_campaign
 from ropecheck.conformance.cli import check as cli_check
 from ropecheck.conformance.cli import corpus as cli_corpus
 from ropecheck.conformance.cli import docs as cli_docs
+from ropecheck.conformance.cli import early
 from ropecheck.conformance.cli import export as cli_export
 from ropecheck.conformance.cli import known as cli_known
 from ropecheck.conformance.cli import live as cli_live
@@ -144,6 +145,7 @@ def run(
         known_folder=known,
         complete=not phase,
         write_baseline=write_baseline,
+        warm=early.warm_for(chosen, out / "imports.log"),
     )
     return run_session(settings, [*reports_for(report, out), Terminal(console())]).exit_code
 

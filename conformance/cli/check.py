@@ -110,7 +110,7 @@ def check(
     needs_packages(target)
     out.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        warm = early.warm_for(target, out / "imports.log")
+        warm = early.warm_for(target, out / "imports.log") or Warm(target, out / "imports.log")
         stack.callback(warm.close)
         warm.begin()
         beside = base_of(base or default_base(checkout) or "known", path)

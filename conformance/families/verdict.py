@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
@@ -100,7 +101,7 @@ def one_table(
         family=FAMILIES[case.family],
         history=laid.history,
         targets=laid.targets,
-        columns=None if got is None else tuple(zip(*(map(_number, row) for row in got.tolist()), strict=True)),
+        columns=None if got is None else tuple(zip(*map(_numbers, got), strict=True)),
         delta=delta,
     )
     broken = ask(tally, case.mode, built)
@@ -212,6 +213,11 @@ def array(tensor: protocol.Tensor) -> Array:
 def number_of(value: np.generic) -> int | float:
     """A whole number as an int."""
     return _number(value.item())
+
+
+def _numbers(row: Array) -> Iterable[int | float]:
+    numbers = row.tolist()
+    return numbers if row.dtype.kind in "iu" else map(_number, numbers)
 
 
 def _number(value: int | float) -> int | float:

@@ -101,6 +101,8 @@ class Settings:
     most_new: int = 0
     """End the run after so many new findings; 0: never."""
     write_baseline: bool = False
+    warm: Warm | None = None
+    """What forks its workers, where its imports have begun; who began them ends it."""
     complete: bool = True
     """Every default phase: what was never reached is worth a warning, once all shards are there."""
 
@@ -439,7 +441,7 @@ def pool_of(
         out=settings.out,
         limits=settings.limits,
         warn=warn,
-        warm=warm,
+        warm=warm or (None if settings.cover else settings.warm),
         version=settings.target.identity,
     )
 

@@ -75,7 +75,7 @@ def target_of(checkout: Checkout, name: str) -> Target:
     return Target(
         name=name,
         argv=(sys.executable, *WORKER),
-        env={"PYTHONPATH": os.pathsep.join(dict.fromkeys(path))},
+        env={"PYTHONPATH": os.pathsep.join(dict.fromkeys(path)), "ROPECHECK_BYTECODE": str(home() / "bytecode")},
         devices=("cpu", "cuda"),
         forks=True,
         offers=("forwards", "prompt_tables", "routes", "scheduler"),

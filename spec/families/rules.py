@@ -256,8 +256,7 @@ def text_after_media(built: BuiltTable) -> Violation | None:
         apart = isinstance(run, Picture) and run.after_newline
         if columns and columns[0][0] != free + apart:
             return built.wrong_at(start)
-        for column in columns:
-            free = max(free, *(position + 1 for position in column))
+        free = max(free, max(map(max, columns), default=-1) + 1)
     return None
 
 

@@ -25,6 +25,7 @@ Numbers that a batch carries beside them stand in `carries`, ranges included.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
@@ -265,7 +266,7 @@ def composite(name: str, *parts: Mode, source: str, doc: str, **facts: Any) -> M
             tokens=_no_tokens,
             fields=(),
             source=source,
-            stated=f"{inspect.stack()[1].frame.f_globals['__name__']}:{name}",
+            stated=f"{sys._getframe(1).f_globals['__name__']}:{name}",
             reads="",
             parts=parts,
             **facts,
