@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from html import escape
 from pathlib import Path
 
 from ropecheck.conformance.campaign.driver import CampaignDriver
-from ropecheck.conformance.campaign.ledger import CampaignState, TargetProgress, folder_of, now
+from ropecheck.conformance.campaign.ledger import CampaignState, folder_of, now
+from ropecheck.conformance.figures import environment
 from ropecheck.conformance.report import ranges
 from ropecheck.conformance.results.chart import STYLE, line
 from ropecheck.conformance.store.files import write_atomic
@@ -50,41 +50,18 @@ def told(driver: CampaignDriver) -> str:
 def page(state: CampaignState, head: str) -> str:
     """The campaign as one page that needs nothing else."""
     curve = state.curve
-    at = [point.seconds for point in curve]
-    charts = ""
-    if curve:
-        for name in ("scenarios", "forwards", "reached", "findings", "new"):
-            values = [float(getattr(point, name)) for point in curve]
-            charts += f"<tr><th>{name}<td>{line(values, at)}<td>{values[-1]:g}"
-    rows = "".join(_row(target, column) for target, column in state.columns.items())
+    names = ("scenarios", "forwards", "reached", "findings", "new") if curve else ()
     return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="5">'
-        f"<title>ropecheck campaign</title><style>{STYLE}</style>\n<h1>Campaign</h1>\n<p>{escape(head)}</p>\n"
-        f"<table><tr><th>figure<th>over time<th>now{charts}</table>\n"
-        f"<h2>Targets</h2>\n<table><tr><th>target<th>blocks<th>scenarios<th>findings<th>new<th>given up{rows}</table>\n"
-        f"<h2>Findings</h2>\n<table><tr><th>target<th>rule<th>mode<th>signature<th>failures<th>witness{_findings(state)}</table>\n"
-        "</html>\n"
+        environment(Path(__file__).parent / "templates")
+        .get_template("campaign.html.jinja")
+        .render(
+            style=STYLE,
+            line=line,
+            head=head,
+            at=[point.seconds for point in curve],
+            charts=[(name, [float(getattr(point, name)) for point in curve]) for name in names],
+            columns=state.columns,
+            folder_of=folder_of,
+            size=ranges.size,
+        )
     )
-
-
-def _row(target: str, column: TargetProgress) -> str:
-    report = column.report
-    new = sum(1 for one in report.findings if not one.known) if report else 0
-    name = f'<a href="{escape(folder_of(target))}/report.json">{escape(target)}</a>'
-    return (
-        f"<tr><td>{name}<td>{ranges.size(column.done)}<td>{report.totals.scenarios if report else 0}"
-        f'<td>{len(report.findings) if report else 0}<td class="{"bad" if new else ""}">{new}<td>{len(column.failed)}'
-    )
-
-
-def _findings(state: CampaignState) -> str:
-    rows = []
-    for target, column in state.columns.items():
-        for one in column.report.findings if column.report else ():
-            cells = (target, one.rule, one.mode, one.signature, str(one.count))
-            style = "" if one.known else ' class="bad"'
-            witness = (
-                f'<td><a href="{escape(folder_of(target))}/{escape(one.witness.file)}">{escape(one.witness.id)}</a>'
-            )
-            rows.append(f"<tr{style}>" + "".join(f"<td>{escape(cell)}" for cell in cells) + witness)
-    return "".join(rows)

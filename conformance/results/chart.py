@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-STYLE = """body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em; }
+from markupsafe import Markup
+
+STYLE = Markup("""body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em; }
 table { border-collapse: collapse; } td, th { padding: .15em .8em; text-align: left; border-bottom: 1px solid #8884; }
-.bad { color: #c22; font-weight: bold; } svg { overflow: visible; } polyline { fill: none; stroke: #07a; }"""
+.bad { color: #c22; font-weight: bold; } svg { overflow: visible; } polyline { fill: none; stroke: #07a; }""")
 
 _WIDTH, _HEIGHT = 360, 60
 
 
-def line(values: Sequence[float], at: Sequence[float] | None = None) -> str:
+def line(values: Sequence[float], at: Sequence[float] | None = None) -> Markup:
     """A curve as SVG. at: where on the horizontal axis each value stands; evenly spread if left out."""
     places = list(at) if at is not None else [float(n) for n in range(len(values))]
     low, high = min(values), max(values)
@@ -21,7 +23,7 @@ def line(values: Sequence[float], at: Sequence[float] | None = None) -> str:
         f"{(place - places[0]) * across:.1f},{_HEIGHT - (value - low) * up:.1f}"
         for place, value in zip(places, values, strict=True)
     )
-    return (
+    return Markup(
         f'<svg width="{_WIDTH}" height="{_HEIGHT}" role="img" aria-label="from {low:g} to {high:g}">'
         f'<polyline points="{points}"/></svg>'
     )
