@@ -177,11 +177,18 @@ def held_signature(held: HeldState, found: Violation) -> str:
     seen = [tuple(row[k] for row in table.values) for k in range(table.shape[1])]
     if held.parent is not None and seen == [held.parent.column(k) for k in range(len(seen))]:
         return "columns of the parent"
+    if held.parent is not None and at == len(held.parent.rows[0]) - 1 and set(seen[at]) == {free(seen[:at])}:
+        return "turn begins a token early"
     shifts = {a - b for k in range(at, len(seen)) for a, b in zip(seen[k], held.place.column(k), strict=True)}
     if len(shifts) == 1:
         before = seen[at - 1] if at else ()
         return "continues from one row" if seen[at][0] - 1 in before else "shifted by a constant"
     return "other values"
+
+
+def free(columns: Sequence[tuple[int, ...]]) -> int:
+    """Where text goes on behind these columns."""
+    return max((max(column) for column in columns), default=-1) + 1
 
 
 def raise_signature(result: protocol.Raised) -> str:
