@@ -7,11 +7,14 @@ rule's failure), `-` (not offered), `?` (could not run) or a blank (no scenario 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
 
 import msgspec
 from rich.table import Table
 from rich.text import Text
 
+from ropecheck.conformance.figures import environment
 from ropecheck.conformance.matrix.matrix import State, TargetColumn, VersionStep, bounds, rules_of, state, steps
 
 MARKS = {"pass": "ok", "follows": "f", "not offered": "-", "could not run": "?", "not reached": ""}
@@ -152,33 +155,14 @@ def markdown(columns: Sequence[TargetColumn], command: str) -> str:
     """The matrix as a document, with the command that made it."""
     found = causes(columns)
     numbers = numbering(found)
-    first = columns[0]
-    lines = [
-        "# Rules by SGLang release",
-        "",
-        f"Made by `{command}` (ropecheck {first.suite}, seed {first.seed}, CPU, torch {first.torch}).",
-        "Each column is one run of the suite on the released package; see [targets](targets.md).",
-        "",
-        LEGEND + ".",
-        "",
-        "| rule | " + " | ".join(column.version for column in columns) + " | first bad | first good |",
-        "| --- |" + " --- |" * (len(columns) + 2),
-    ]
-    topic = ""
-    for rule in rules_of(columns):
-        if rule.split(".", 1)[0] != topic:
-            topic = rule.split(".", 1)[0]
-            lines.append(f"| **{topic}** |" + " |" * (len(columns) + 2))
-        cells = " | ".join(marks(columns, rule, numbers))
-        first_bad, first_good = bounds(columns, rule)
-        lines.append(f"| {rule} | {cells} | {first_bad} | {first_good} |")
-    sizes = " | ".join(str(column.scenarios) for column in columns)
-    lines += [f"| *scenarios* | {sizes} | | |", "", "## Failures, dated", ""]
-    lines += ["| | rule | mode | how it fails | wrong from | to | right from |", "| --- |" + " --- |" * 6]
-    for number, step in enumerate(found, 1):
-        still = step.first_good or "not yet"
-        how = f"{step.rule} | {step.mode} | {step.signature}"
-        lines.append(f"| F{number} | {how} | {step.first_bad} | {step.last_bad} | {still} |")
-    if said := notes(columns):
-        lines += ["", "## Not offered, could not run", "", *(f"- {line}" for line in said)]
-    return "\n".join(lines) + "\n"
+    rows = ((rule, marks(columns, rule, numbers), *bounds(columns, rule)) for rule in rules_of(columns))
+    folder = Path(__file__).parent / "templates"
+    made = environment(folder).overlay(autoescape=False).get_template("matrix.md.jinja")
+    return made.render(
+        columns=columns,
+        command=command,
+        legend=LEGEND,
+        rules=[(topic, list(same)) for topic, same in groupby(rows, lambda row: row[0].partition(".")[0])],
+        steps=found,
+        notes=notes(columns),
+    )
