@@ -58,6 +58,8 @@ class Arrived(msgspec.Struct, frozen=True, tag="arrive", omit_defaults=True):
     drop_previous_output: bool = False
     beams: int = 1
     """Beam search of so many rows; the answer is the best one's tokens."""
+    embeds: bool = False
+    """Its text is sent as embeddings, one a token, and not as ids."""
 
 
 class Opened(msgspec.Struct, frozen=True, tag="open", omit_defaults=True):

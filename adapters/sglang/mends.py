@@ -18,6 +18,7 @@ import functools
 import importlib
 import inspect
 import os
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -77,6 +78,24 @@ def cut_with_the_tokens(original: Any, session: Any, turn: Any, *args: Any, **kw
         kept = len(made.origin_input_ids) - len(turn.input_ids)
         made.multimodal_inputs = cut(made.multimodal_inputs, kept)
     return made
+
+
+def a_refused_turn_is_none(original: Any, req: Any, *args: Any, **kwargs: Any) -> None:
+    """A turn that is refused after it was made leaves its session's tree."""
+    original(req, *args, **kwargs)
+    nodes = getattr(req.session, "req_nodes", {})
+    node = nodes.get(req.rid)
+    if node is not None and node.req is req and not req.session.streaming:
+        del nodes[req.rid]
+        if node.parent is not None:
+            node.parent.children.remove(node)
+
+
+def embeddings_have_ids(original: Any, session: Any, turn: Any, *args: Any, **kwargs: Any) -> Any:
+    """A turn of embeddings has an id in the place of each, as a request of no session has."""
+    if turn.input_ids is None and turn.input_embeds is not None:
+        turn.input_ids = array("q", [1]) * len(turn.input_embeds)
+    return original(session, turn, *args, **kwargs)
 
 
 def nothing_is_kept(original: Any, session: Any, turn: Any, *args: Any, **kwargs: Any) -> Any:
@@ -334,6 +353,8 @@ MENDS: dict[str, Mend] = {
     "close-drops-the-media": {f"{SESSION}:SessionController._close": a_close_waits},
     "abort-drops-the-media": {f"{BATCH}:Req.release_mm_inputs_on_abort": media_stay_until_the_close},
     "offset-zero-is-none": {CREATE: nothing_is_kept},
+    "too-long-a-turn-stays": {f"{BATCH}:Req.set_finish_with_abort": a_refused_turn_is_none},
+    "embeddings-are-no-turn": {CREATE: embeddings_have_ids},
 }
 """Cause -> what ends it. Causes of scenarios and of scripts may be ended alike."""
 

@@ -35,7 +35,7 @@ from ropecheck.conformance.trace.live import Histories, LiveRequest, TracedSessi
 from ropecheck.conformance.trace.verdict import PREFIX
 from ropecheck.reference.prompt_tables import prompt_table
 from ropecheck.reference.timeline import IntArray
-from ropecheck.spec.history import Delta, Run
+from ropecheck.spec.history import Delta, Run, text
 from ropecheck.spec.modes.declaration import Tokens
 from ropecheck.spec.views import Place
 
@@ -43,6 +43,8 @@ REFUSED = "refused-turn-goes-on"
 CLOSED = "close-drops-the-media"
 ABORTED = "abort-drops-the-media"
 ZERO = "offset-zero-is-none"
+STAYS = "too-long-a-turn-stays"
+EMBEDS = "embeddings-are-no-turn"
 ENDS = "retraction-ends-a-turn"
 PAUSED = "pause-retracts-a-search"
 PREEMPTED = "preemption-retracts-a-search"
@@ -56,6 +58,8 @@ SCHEDULER_BUGS: dict[str, str] = {
     CLOSED: "a session that is closed takes the media of its turns, also of those that wait",
     ABORTED: "a turn that was given up has no media for the turn that continues it",
     ZERO: "a turn with an offset of 0 is one without an offset",
+    STAYS: "a turn that is refused because it is too long stays in its session, as one token of text",
+    EMBEDS: "a session's turn of embeddings raises",
     ENDS: "a streaming session's turn that is retracted counts as ended: the next is taken, both have one array of "
     "tokens and one record, and a turn that ends twice leaves its session and takes its media along",
     PAUSED: "a pause takes a beam search's memory back, and not that of its further rows",
@@ -163,6 +167,8 @@ class KnownHistories(Histories):
         before = self.live.get(session.last) if session is not None and session.streaming else None
         if event.replace and not event.parent and session is not None and session.turns and not session.streaming:
             self.due.add(REPLACE)
+        if event.embeds and session is not None:
+            self.due.add(EMBEDS)
         live = super().arrive(event)
         own = prompt_table(self.family, tuple(map(_run, event.prompt)))
         brings = any(run.kind != "text" for run in event.prompt)
@@ -181,6 +187,8 @@ class KnownHistories(Histories):
                 parents if event.offset is None or OFFSET in self.bugs else _each(parents, partial(cut, tokens=start))
             )
             self.touch(event.req, *self.causes.get(live.parent, ()), *[OFFSET] * (event.offset is not None))
+            if STAYS in self.causes.get(live.parent, ()):
+                return live
             if live.forgotten is not None and ABORTED in self.bugs:  # it may have come before its parent's media went
                 made = Media([*made.options, NOTHING], made.causes | {ABORTED})
         if brings:
@@ -228,6 +236,15 @@ class KnownHistories(Histories):
             session.in_flight, session.last = "", name
             saved = session.turns[name]
             saved.finished, saved.outputs = "length", live.delivered
+
+    def too_long(self, live: LiveRequest) -> None:
+        saved = None if live.session not in self.sessions else self.sessions[live.session].turns.get(live.name)
+        super().too_long(live)
+        if saved is not None and STAYS in self.bugs:
+            saved.history, saved.width, saved.tabulated, saved.finished = (text(1),), 1, 1, "abort"
+            self.sessions[live.session].turns[live.name] = saved
+            self.drop(live.name, STAYS)
+            self.touch(live.name, STAYS)
 
     def finish(self, live: LiveRequest, reason: str) -> None:
         self.ended[live.name] = live.total * live.beams
@@ -406,6 +423,13 @@ ENDINGS: tuple[tuple[str, str, str, str, Callable[..., bool]], ...] = (
         "create_req",
         "dictionary changed size during iteration",
         lambda known: REPLACE in known.due,
+    ),
+    (
+        EMBEDS,
+        "TypeError",
+        "create_req",
+        r"object of type 'NoneType' has no len\(\)",
+        lambda known: EMBEDS in known.due,
     ),
     (
         REFUSED,

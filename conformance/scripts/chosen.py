@@ -25,6 +25,7 @@ VIDEO: History = (text(1), video(2, 4, 4, 1.0), text(2))
 SHORT: History = (text(7),)
 LONG: History = (text(50), image(1, 8, 8), text(20))
 ENDS_WITH_MEDIA: History = (text(1), image(1, 4, 6))
+EMBEDS = (("input_embeds", True),)
 SLOW_CLIP: History = (text(1), video(2, 2, 2, 3.0), text(1))
 
 
@@ -210,6 +211,27 @@ def _actions() -> dict[str, tuple[Action, ...]]:
             Arrive(1, SHORT, 3, 0, 0),
             Arrive(2, TWO_IMAGES, 3, 0),
         ),
+        "a turn that is too long": (
+            OpenSession(0),
+            Arrive(0, IMAGE, 3, 0),
+            Step(6),
+            Arrive(1, (text(150),), 6, 0, 0),
+            Step(4),
+            Arrive(2, SHORT, 4, 0, 1),
+            Arrive(3, (*LONG, text(90)), 3),
+            Arrive(4, TWO_IMAGES, 2, 0, 0),
+        ),
+        "turns that add nothing": (
+            OpenSession(0),
+            Arrive(0, IMAGE, 3, 0),
+            Step(6),
+            Arrive(1, (), 3, 0, 0),
+            Arrive(2, (), 3, 0, 0, drop_previous_output=True),
+            Step(8),
+            Arrive(3, TWO_IMAGES, 3, 0, 1),
+        ),
+        "embeddings": (Arrive(0, (text(40),), 6, more=EMBEDS), Arrive(1, IMAGE, 4)),
+        "a turn of embeddings": (OpenSession(0), Arrive(0, SHORT, 3, 0, more=EMBEDS)),
         "keys of a cache": (
             Arrive(0, IMAGE, 3, more=(("extra_key", "a"),)),
             Step(6),
@@ -303,20 +325,30 @@ def _actions() -> dict[str, tuple[Action, ...]]:
 ENDS_THE_SERVER = ("replace everything", "two turns at once", "two turns of a stream at once", "beams paused")
 """These end 0.5.23's scheduler, however it was started: two ways say it all."""
 
-ON_TWO = (
-    *ENDS_THE_SERVER,
-    "an unknown turn and a picture",
-    "offset 0",
-    "offsets below zero",
-    "all that rewrites at once",
-    "names that nobody knows",
-    "ids that begin alike",
-    "a session's name again",
-    "keys of a cache",
-    "probabilities of a prompt",
-    "an end that is ignored",
-)
-"""Played on two servers: what is said there is read when requests arrive, however a server was started."""
+ON = {
+    **dict.fromkeys(
+        (
+            *ENDS_THE_SERVER,
+            "an unknown turn and a picture",
+            "offset 0",
+            "offsets below zero",
+            "all that rewrites at once",
+            "names that nobody knows",
+            "turns that add nothing",
+            "ids that begin alike",
+            "a session's name again",
+            "keys of a cache",
+            "probabilities of a prompt",
+            "an end that is ignored",
+        ),
+        ("plain", "overlap"),
+    ),
+    "a turn that is too long": ("small_pool",),
+    "embeddings": ("no_prefix_cache",),
+    "a turn of embeddings": ("no_prefix_cache",),
+}
+"""Script -> servers, where those say it all: what is said there is read when requests arrive, however a server was
+started; a prompt is too long for a small pool, and embeddings want a server without a prefix cache."""
 
 
 @cache
@@ -327,7 +359,7 @@ def all_scripts() -> tuple[Script, ...]:
         scripts += [
             Script(f"{name} ({server})", server, actions)
             for name, actions in _actions().items()
-            if name not in ON_TWO or server in ("plain", "overlap")
+            if server in ON.get(name, (server,))
         ]
         scripts.append(
             Script(

@@ -26,8 +26,9 @@ def check(script: Script) -> None:
         match action:
             case Arrive():
                 _arrive(action, where, reqs)
-                if not 1 <= length(family, action.prompt) <= MOST_TOKENS:
-                    raise OutOfDomain(f"{where}.prompt: must have 1 .. {MOST_TOKENS} tokens")
+                least = int(action.session is None)  # a turn may add nothing
+                if not least <= length(family, action.prompt) <= MOST_TOKENS:
+                    raise OutOfDomain(f"{where}.prompt: must have {least} .. {MOST_TOKENS} tokens")
                 reqs.add(action.req)
             case Pause(mode=mode):
                 if mode not in ("in_place", "retract"):

@@ -84,6 +84,7 @@ def _arrive(family: MediaFamily, action: Arrive, copy: int) -> play.Deliver:
         replace=action.replace,
         drop_previous_output=action.drop_previous_output,
         beams=action.beams,
+        embeds="input_embeds" in dict(action.more),
     )
     ids, items = _tokens(family, action.prompt, action.content)
     media = None

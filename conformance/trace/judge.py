@@ -258,6 +258,9 @@ class Judge:
         if live.held is not None and event.finished == "abort" and (sure or (live.given_up and not live.delivered)):
             histories.refused(live, sure)
             return
+        if live.session and event.finished == "abort" and _too_long(event.message):
+            histories.too_long(live)
+            return
         end = live.delivered + len(event.tokens)
         if event.finished == "abort":  # a request that the engine drops may end with a dummy token
             live.delivered += len(event.tokens) if tuple(live.outputs[live.delivered : end]) == event.tokens else 0
@@ -366,6 +369,11 @@ def _tables_of(view: Any) -> tuple[TableView | None, TableView | None]:
         TableView(positions=tuple(view.tokens), rows=right),
         TableView(positions=tuple(view.positions), rows=tuple(map(tuple, view.columns))),
     )
+
+
+def _too_long(message: str) -> bool:
+    """Whether an abort's message speaks of a prompt for which a server has no room."""
+    return any(words in message for words in ("exceeds the maximum allowed length", "too long"))
 
 
 def _refusal(message: str) -> bool:

@@ -298,6 +298,13 @@ class Histories:
             session.turns[live.name].width = 0
         session.lost = session.lost or live.cut
 
+    def too_long(self, live: LiveRequest) -> None:
+        """A turn for whose context the server has no room is refused: it is no turn of its session."""
+        session = self.sessions.get(live.session)
+        self.finish(live, "abort")
+        if session is not None and not session.lost:
+            session.turns.pop(live.name, None)
+
     def finish(self, live: LiveRequest, reason: str) -> None:
         """The client was told that the request ended."""
         live.finished = reason

@@ -20,6 +20,7 @@ INHERITS = "new_req.multimodal_inputs = last_req.multimodal_inputs"
 DELTA = "deltas_list[i] = mm.mrope_position_delta.item() if mm is not None else 0"
 ROWS = f"{BEAMS}.coordinator", "BeamCoordinator._spawn_member_rows"
 PAD, MISSING = "ForwardBatch._pad_tensor_to_size", "tensor.new_zeros(size - tensor.shape[0],"
+LENGTH, NO_LENGTH = "if not abort and len(input_ids) == 0:", "TypeError(\"object of type 'NoneType' has no len()\")"
 SHARE, CONCAT = "Session._share_token_arrays", "Session._concat_token_arrays"
 
 
@@ -124,6 +125,9 @@ CHANGES: dict[str, tuple[Patch, ...]] = {
         ),
     ),
     # a session that starts afresh
+    "embeddings raise otherwise": (raising(SESSION, CREATE, LENGTH, "TypeError('another')", "input_ids is None"),),
+    "an append has no length": (raising(SESSION, CREATE, "if not last_req.finished():", NO_LENGTH, indent=20),),
+    "no turn has a length": (raising(SESSION, CREATE, LENGTH, NO_LENGTH),),
     "clearing raises otherwise": (
         raising(SESSION, CREATE, "for _, req_node in self.req_nodes.items():", "RuntimeError('another')", indent=16),
     ),
@@ -338,6 +342,16 @@ PLACES: dict[str, tuple[tuple[str, str], ...]] = {
         ("what is appended is appended twice", WITNESS),
         ("an append loses what was before", APPEND),
         ("a stream takes any offset", STREAM_CUT.name),
+    ),
+    "too-long-a-turn-stays": (
+        ("what is appended is appended twice", WITNESS),
+        ("an append loses what was before", WITNESS),
+        ("none is refused", "append to an unfinished turn (plain)"),
+    ),
+    "embeddings-are-no-turn": (
+        ("embeddings raise otherwise", WITNESS),
+        ("an append has no length", APPEND),
+        ("no turn has a length", "streaming (plain)"),
     ),
 }
 """Cause -> (what is changed, the script that shows it)."""

@@ -24,7 +24,7 @@ from sglang.srt.managers import io_struct, schedule_batch
 from sglang.srt.sampling.sampling_params import SamplingParams
 
 from ropecheck.adapters import events, play
-from ropecheck.adapters.sglang.scheduler.build import PLACEHOLDERS, STOP, NoSuchArgument
+from ropecheck.adapters.sglang.scheduler.build import HIDDEN, PLACEHOLDERS, STOP, NoSuchArgument
 
 
 def message(action: play.Deliver | play.Tell, elsewhere: bool = False) -> Any:
@@ -56,7 +56,10 @@ def request(action: play.Deliver, room: dict[str, Any]) -> Any:
     """A tokenised request. Fields that a release lacks are left out; those that it wants besides are empty. room: where
     its prompt is computed, if not here."""
     event = action.event
-    more = dict(action.more)
+    more: dict[str, Any] = dict(action.more)
+    ids: Any = array("q", action.ids)
+    if event.embeds:  # the tokenizer's process knows no ids of them
+        more["input_embeds"], ids = [[0.0] * HIDDEN] * len(ids), None
     known = inspect.signature(SamplingParams).parameters
     sampling = {name: more.pop(name) for name in set(more) & set(known)}
     if event.beams > 1:
@@ -76,7 +79,7 @@ def request(action: play.Deliver, room: dict[str, Any]) -> Any:
         )
     given: dict[str, Any] = {
         "rid": event.req,
-        "input_ids": array("q", action.ids),
+        "input_ids": ids,
         "mm_inputs": None if action.media is None else inputs(action.media),
         "sampling_params": params,
         "session_params": session,
