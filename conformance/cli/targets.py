@@ -211,13 +211,17 @@ def score(
     bug: Annotated[list[str] | None, typer.Option("--bug", help="--history: only this one; may be repeated.")] = None,
     show: Annotated[bool, typer.Option("--show", help="--history: what each witness shows on each release.")] = False,
     add: AddOption = False,
+    bound: Annotated[
+        str | None,
+        typer.Option("--bound", help="With --engine: ask every phase of each fault, and walk to this bound."),
+    ] = None,
     json: Annotated[Path | None, typer.Option("--json", help="File for the JSON form.")] = None,
 ) -> int:
     """How many bugs the suite catches, and why each miss is missed."""
     if history + mutants + engine != 1:
         raise UsageError("score: say on what, with --history, --mutants or --engine")
     if engine:
-        return score_engine(target, out, seed, most, json)
+        return score_engine(target, out, seed, most, bound, json)
     if mutants:
         return score_mutants(out)
     bugs = [one for one in history_score.load() if (one.seed or not seeds) and (not bug or one.id in bug)]
@@ -267,13 +271,14 @@ def score_mutants(out: Path) -> int:
     return result.exit_code
 
 
-def score_engine(target: str, out: Path, seed: int, most: int | None, json: Path | None) -> int:
+def score_engine(target: str, out: Path, seed: int, most: int | None, bound: str | None, json: Path | None) -> int:
     """Edits of the engine's own source: what each is caught by, and which are not."""
     found = []
-    for one in engine_score.score(target, out, seed, most):
+    for one in engine_score.score(target, out, seed, most, bound):
         found.append(one)
         console().print(engine_score.line(one), soft_wrap=True)
-    console().print(engine_score.summary(found), soft_wrap=True)
+    for told in (*(engine_score.by_phase(found) if bound is not None else ()), engine_score.summary(found)):
+        console().print(told, soft_wrap=True)
     if json is not None:
         write_atomic(json, pretty(msgspec.to_builtins(found)))
     return engine_score.exit_code(found)

@@ -10,7 +10,7 @@ import random
 import time
 import tomllib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -23,8 +23,11 @@ from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.routes.cases import cases as route_cases
 from ropecheck.conformance.run.ask import NoAnswer, StartedWorker
 from ropecheck.conformance.run.session import verdict_of
+from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios import pairs
 from ropecheck.conformance.scenarios.chosen import chosen, laws
+from ropecheck.conformance.scenarios.exhaustive import sweep
+from ropecheck.conformance.scenarios.random import random_scenarios, stateful_scenarios
 from ropecheck.conformance.subject import CasePlan, plan_case
 from ropecheck.conformance.targets.registry import find
 
@@ -89,6 +92,8 @@ class ScoredEdit:
     subject: str = ""
     seconds: float = 0.0
     equivalent: str = ""
+    phases: tuple[str, ...] = ()
+    """All that catch it, where each was asked."""
 
 
 def load(path: Path = FILE) -> Faults:
@@ -117,26 +122,29 @@ def draw(offers: Iterable[tuple[Functions, str, dict[str, int]]], seed: int) -> 
     return found
 
 
-def plans(engine: str) -> list[Plan | CasePlan]:
-    """What a default run sends on a CPU, without the walk up to a bound and the random draws: they come after these."""
-    scenarios: list[Plan | CasePlan] = [plan(one, "cpu") for one in (*chosen(), *laws.scenarios(), *pairs.scenarios())]
-    cases = {case.id: case for case in (*route_cases(engine), *all_cases(engine, 0, DRAWN))}
-    return [*scenarios, *(plan_case(case) for case in cases.values())]
+def phases(engine: str, bound: str | None = None) -> dict[str, list[Plan | CasePlan]]:
+    """What a default run sends on a CPU, phase by phase, without schedulers. bound: walk up to it and draw, too."""
+    found: dict[str, Iterable[Scenario]] = {"chosen": chosen(), "laws": laws.scenarios(), "pairs": pairs.scenarios()}
+    if bound is not None:
+        found |= {"exhaustive": sweep(bound), "drawn": (*random_scenarios(0, 120), *stateful_scenarios(0, 60))}
+    cases = {"routes": route_cases(engine), "families": {one.id: one for one in all_cases(engine, 0, DRAWN)}.values()}
+    plans: dict[str, list[Plan | CasePlan]] = {name: [plan(one, "cpu") for one in all] for name, all in found.items()}
+    return plans | {name: [plan_case(one) for one in all] for name, all in cases.items()}
 
 
 class Scorer:
     """A worker, what is sent to it, and what the engine answers as it is."""
 
-    def __init__(self, asked: StartedWorker) -> None:
-        self._asked = asked
-        self._plans = plans(asked.hello.target)
+    def __init__(self, asked: StartedWorker, bound: str | None = None) -> None:
+        """bound: ask every phase of every fault; otherwise a fault is done with when something catches it."""
+        self._asked, self._every = asked, bound is not None
         self._right: dict[str, set[str]] = {}
-        self._calls: dict[str, list[Plan | CasePlan]] = {}
-        for one in self._plans:
+        self._calls: dict[str, list[tuple[str, Plan | CasePlan]]] = {}
+        for phase, one in ((phase, one) for phase, all in phases(asked.hello.target, bound).items() for one in all):
             answer = asked.answered(msgspec.structs.replace(one.job, trace=True))
             self._right[one.job.id] = _keys(verdict_of(one, answer))
             for name in {called for step in answer.traced for called in step}:
-                self._calls.setdefault(_place(name), []).append(one)
+                self._calls.setdefault(_place(name), []).append((phase, one))
 
     def offers(self, faults: Faults) -> list[tuple[Functions, str, dict[str, int]]]:
         """What edits the listed functions offer in this release."""
@@ -154,13 +162,19 @@ class Scorer:
         planted = self._asked.plant(protocol.Plant(fault.module, fault.function, fault.edit, fault.nth))
         if planted.problem:
             return ScoredEdit(fault, "", False, f"not planted: {planted.problem}")
+        caught: dict[str, ScoredEdit] = {}
         try:
-            for one in self._calling(fault):
-                outcome = self._outcome(one)
-                new = _keys(outcome) - self._right[one.job.id]
+            for phase, one in self._calling(fault):
+                if phase in caught:
+                    continue
+                new = _keys(self._outcome(one)) - self._right[one.job.id]
                 if new:
                     by, seconds = sorted(new)[0], time.monotonic() - started
-                    return ScoredEdit(fault, planted.where, True, by, one.scenario.name, seconds, equivalent)
+                    caught[phase] = ScoredEdit(fault, planted.where, True, by, one.scenario.name, seconds, equivalent)
+                    if not self._every:
+                        break
+            if caught:
+                return replace(next(iter(caught.values())), phases=tuple(caught))
         except NoAnswer as error:
             return ScoredEdit(fault, planted.where, True, str(error), "", time.monotonic() - started, equivalent)
         finally:
@@ -168,7 +182,7 @@ class Scorer:
         by = "" if self._calling(fault) else "nothing calls it"
         return ScoredEdit(fault, planted.where, False, by, "", time.monotonic() - started, equivalent)
 
-    def _calling(self, fault: EngineFault) -> list[Plan | CasePlan]:
+    def _calling(self, fault: EngineFault) -> list[tuple[str, Plan | CasePlan]]:
         """What calls the function: nothing else can be answered otherwise."""
         return self._calls.get(f"{fault.module.replace('.', '/')}.py {fault.function}", [])
 
@@ -193,16 +207,22 @@ def _declined(outcome: Outcome) -> set[str]:
     return {f"not offered: {reason}" for _, reason in outcome.not_offered}
 
 
-def score(target: str, out: Path, seed: int = 0, most: int | None = None) -> Iterator[ScoredEdit]:
-    """Every fault of the list, one after the other. Raises GaveUp when the worker does not start."""
+def score(
+    target: str, out: Path, seed: int = 0, most: int | None = None, bound: str | None = None
+) -> Iterator[ScoredEdit]:
+    """Every fault of the list, one after the other; with a bound, those that are faults, asked of every phase.
+
+    Raises GaveUp when the worker does not start."""
     faults = load()
     argued = {(one.function, one.edit, one.nth): one.reason for one in faults.equivalent}
     try:
         with StartedWorker(find(target, "cpu"), "cpu", out / "engine-score.log") as asked:
-            scorer = Scorer(asked)
+            scorer = Scorer(asked, bound)
             drawn = draw(scorer.offers(faults), seed)
             for fault in drawn[:most]:
-                yield scorer.score(fault, argued.get((fault.function, fault.edit, fault.nth), ""))
+                reason = argued.get((fault.function, fault.edit, fault.nth), "")
+                if not reason or bound is None:
+                    yield scorer.score(fault, reason)
     except NoAnswer as error:
         raise GaveUp(str(error)) from error
 
@@ -225,6 +245,14 @@ def summary(found: list[ScoredEdit]) -> str:
     return (
         f"{caught} caught, {argued} argued to be no faults, {len(planted) - caught - argued} missed, of {len(planted)}"
     )
+
+
+def by_phase(found: list[ScoredEdit]) -> Iterator[str]:
+    """What each phase catches of those that were asked of all, and what nothing else does."""
+    caught = [set(one.phases) for one in found if one.caught]
+    for phase in sorted(set().union(*caught)):
+        alone = [one.fault.name for one in found if one.phases == (phase,)]
+        yield f"{phase}: {sum(phase in one for one in caught)} of {len(caught)}; alone {len(alone)}: {', '.join(alone)}"
 
 
 def exit_code(found: list[ScoredEdit]) -> int:

@@ -153,14 +153,29 @@ SMALL: tuple[AnyScope, ...] = (
     replace(_SESSIONS, reply=1, hits=False),
     _STREAMING,
 )
+_EVERY_MODE = ModeScope(name="every mode", prompts=MODE_PROMPTS, rows=2, bound=1)
+_CALLED_ONE = replace(_CALLED, name="rounds by the callers", requests=1, grids=(ROW,), rounds=(CHAIN, TREE))
+_CALLED_TWO = replace(_CALLED, name="rounds of two by the callers", tokens=1, grids=(DOT,))
+_BRANCHES = replace(_SESSIONS, name="branches", turns=3, reply=1, rewrites=False, hits=False)
 STANDARD: tuple[AnyScope, ...] = (
-    ModeScope(name="every mode", prompts=MODE_PROMPTS, rows=2, bound=1),
+    _EVERY_MODE,
+    replace(_ONE, rounds=(TREE,)),
+    replace(_TWO, tokens=2),
+    replace(_CALLED_ONE, depth=2),
+    replace(_CALLED_TWO, depth=2),
+    replace(_SESSIONS, reply=1),
+    _BRANCHES,
+    replace(_STREAMING, turns=3, reply=1),
+)
+"""Every kind of scope, small enough for every run (docs/strength.md: what the phases are worth)."""
+NIGHTLY: tuple[AnyScope, ...] = (
+    _EVERY_MODE,
     replace(_ONE, tokens=5, rounds=(CHAIN, TREE)),
     _TWO,
-    replace(_CALLED, name="rounds by the callers", requests=1, grids=(ROW,), rounds=(CHAIN, TREE)),
-    replace(_CALLED, name="rounds of two by the callers", tokens=1, grids=(DOT,)),
+    _CALLED_ONE,
+    _CALLED_TWO,
     _SESSIONS,
-    replace(_SESSIONS, name="branches", turns=3, reply=1, rewrites=False, hits=False),
+    _BRANCHES,
     replace(_STREAMING, turns=3),
 )
 LARGE: tuple[AnyScope, ...] = (
@@ -171,7 +186,7 @@ LARGE: tuple[AnyScope, ...] = (
     replace(_STREAMING, turns=4, hits=True),
 )
 
-BOUNDS: dict[str, tuple[AnyScope, ...]] = {"small": SMALL, "standard": STANDARD, "large": LARGE}
+BOUNDS: dict[str, tuple[AnyScope, ...]] = {"small": SMALL, "standard": STANDARD, "nightly": NIGHTLY, "large": LARGE}
 """What --bound takes."""
 
 DEFAULT_BOUND = "standard"
