@@ -1,0 +1,111 @@
+"""A scheduler with the known bugs, beside streams written by hand: what it gives is expected, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from ropecheck.adapters import events
+from ropecheck.adapters.events import Arrived, Closed, Died, Event, Forward, Opened, Output, PromptRun, Retracted
+from ropecheck.conformance.known.failures import CAUSES
+from ropecheck.conformance.known.stream import expected
+from ropecheck.conformance.trace.check import check_lines
+from ropecheck.conformance.trace.verdict import PREFIX, each
+
+HEADER = events.TraceHeader(events.VERSION, "qwen2_vl")
+IMAGE = (PromptRun("text", 1), PromptRun("image", grid=(1, 4, 4)))
+"""Five tokens: t 0 1 1 1 1, h 0 1 1 2 2, w 0 1 2 1 2; text goes on at 3, and behind the t row at 2."""
+ROWS = ((0, 1, 1, 1, 1), (0, 1, 1, 2, 2), (0, 1, 2, 1, 2))
+
+
+def arrive(req: str = "a", prompt: Sequence[PromptRun] = IMAGE, **more: object) -> Arrived:
+    return replace(Arrived(req, tuple(prompt), 9), **more)
+
+
+def extend(start: int, columns: Sequence[Sequence[int]], req: str = "a", answer: int = 7) -> Forward:
+    stop = start + len(columns[0])
+    return Forward(
+        mode="extend",
+        reqs=(req,),
+        tokens=(stop - start,),
+        positions=tuple(range(start, stop)),
+        rows=tuple(map(tuple, columns)),
+        answers=((answer,),),
+        seq_lens=(stop,),
+        prefix_lens=(start,),
+    )
+
+
+def decode(index: int, position: int, req: str = "a") -> Forward:
+    return replace(extend(index, ((position,),) * 3, req), mode="decode", prefix_lens=(), seq_lens=(index + 1,))
+
+
+def told(*stream: Event, bugs: frozenset[str] = frozenset(CAUSES)) -> list[tuple[int, bool]]:
+    """Of each failure its place in the stream, and whether it is expected."""
+    whole = [HEADER, *stream]
+    failures = check_lines(map(events.line, whole), prefix=PREFIX, kind=each).failures
+    known = {(one.step, one.message) for one in expected(whole, failures, bugs, {})}
+    return [(one.step - 1, (one.step, one.message) in known) for one in failures]
+
+
+TWO_ANSWERS = (arrive(), extend(0, ROWS), Output("a", (7,)), decode(5, 3), Output("a", (7,)), Retracted("a"))
+
+
+def after_it(*positions: int) -> tuple[Forward, ...]:
+    """It comes back with its two answers at 2 and 3, or as the first position says, and is decoded."""
+    first, *rest = positions
+    return (extend(5, ((first, first + 1),) * 3), *(decode(7 + n, position) for n, position in enumerate(rest)))
+
+
+@pytest.mark.parametrize(
+    ("forwards", "found"),
+    [
+        (after_it(3, 5, 6), []),
+        (after_it(2, 5, 6), [(6, True)]),  # considered once: the table ends with its answers
+        (after_it(2, 4, 5, 7), [(6, True), (7, True), (8, True)]),  # twice: two more
+        (after_it(2, 4, 5, 6), [(6, True), (7, True), (8, True), (9, True)]),  # three times
+        (after_it(2, 5, 5), [(6, True), (8, False)]),  # it cannot have ended before
+        (after_it(1, 5), [(6, False)]),
+        (after_it(2, 6), [(6, True), (7, False)]),
+    ],
+)
+def test_how_often_it_was_considered_follows_from_what_it_reads(
+    forwards: Sequence[Event], found: list[tuple[int, bool]]
+) -> None:
+    assert told(*TWO_ANSWERS, *forwards) == found
+
+
+def test_without_the_bug_or_without_a_retraction_the_same_is_new() -> None:
+    none = frozenset[str]()
+    assert told(*TWO_ANSWERS, *after_it(2, 5), bugs=none) == [(6, False)]
+    assert told(*TWO_ANSWERS[:3], decode(5, 2)) == [(3, False)]
+
+
+PLAIN = extend(0, ((0, 1, 2, 3, 4),) * 3)
+
+
+def test_a_close_takes_the_media_of_its_own_turns_that_wait() -> None:
+    turns = (Opened("s"), Opened("other"), arrive(session="s"))
+    assert told(*turns, Closed("s"), PLAIN) == [(4, True)]
+    assert told(*turns, Closed("other"), PLAIN) == [(4, False)]
+    assert told(*turns, PLAIN, Closed("s")) == [(3, False)]
+
+
+def test_the_loop_ends_where_what_lets_it_has_just_come() -> None:
+    words = "dictionary changed size during iteration"
+    died = Died("RuntimeError", words, "session_controller.py:245 create_req")
+    afresh = (Opened("s"), arrive(session="s"), arrive("b", session="s", replace=True))
+    assert told(*afresh, died) == [(3, True)]
+    assert told(*afresh[:2], died) == [(2, False)]
+    assert told(*afresh, extend(0, ROWS), died) == [(4, False)]
+    assert told(*afresh, replace(died, message="another")) == [(3, False)]
+    assert told(*afresh, replace(died, error="KeyError")) == [(3, False)]
+    assert told(*afresh, replace(died, where="session_controller.py:1 close")) == [(3, False)]
+
+
+def test_numbers_that_fit_no_table_are_expected_by_nothing() -> None:
+    far = replace(PLAIN, prefix_lens=(-2,))
+    found = told(Opened("s"), arrive(session="s"), Closed("s"), far)
+    assert found and not any(so for _, so in found)
