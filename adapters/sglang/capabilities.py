@@ -44,7 +44,7 @@ UNCOVERED = {
 NOT_DRIVEN = {
     "DFLASH and DSPARK drafts, UNO": "built by hand without a three-row table",
     "own batches of the frozen-KV MTP and multi-layer EAGLE graphs": "they are loaded with an EAGLE draft's batch",
-    "prefill, DFLASH and DSPARK graphs; capture and replay": "load steps that are not called, and graphs themselves",
+    "DFLASH and DSPARK graphs; capture and replay": "load steps that are not called, and graphs themselves",
     "BailingMRotaryEmbedding": "a reader of three rows whose sections follow no paper",
     "prefill context parallelism, NPU and CPU graph runners": "other producers and consumers of tables",
 }
@@ -121,6 +121,8 @@ PLACES: dict[str, tuple[str, ...]] = {
     "TargetVerifyExecutor": (_SRT + "speculative.dspark_components.dspark_verify:TargetVerifyExecutor",),
     "DllmConfig": (_SRT + "dllm.config:DllmConfig",),
     "build_decode_registry": (_SRT + "model_executor.cuda_graph_buffer_registry:build_decode_registry",),
+    "build_prefill_registry": (_SRT + "model_executor.cuda_graph_buffer_registry:build_prefill_registry",),
+    "PrefillCudaGraphRunner": (_SRT + "model_executor.runner.prefill_cuda_graph_runner:PrefillCudaGraphRunner",),
     "DecodeCudaGraphRunner": (_SRT + "model_executor.runner.decode_cuda_graph_runner:DecodeCudaGraphRunner",),
     "EAGLEDraftCudaGraphRunner": (_GRAPHS.format("eagle_draft") + "EAGLEDraftCudaGraphRunner",),
     "EagleDraftInputBuffers": (_GRAPHS.format("eagle_draft") + "EagleDraftInputBuffers",),
@@ -159,6 +161,8 @@ RELEASES: dict[str, str] = {
     "DFlashVerifyInput": ">=0.5.11",
     "TargetVerifyExecutor": ">=0.5.16",
     "build_decode_registry": ">=0.5.13",
+    "build_prefill_registry": ">=0.5.13",
+    "PrefillCudaGraphRunner": ">=0.5.14",
     "DecodeCudaGraphRunner": ">=0.5.14",
     "EagleDraftInputBuffers": ">=0.5.10",
     "EAGLEDraftCudaGraphRunner.execute": ">=0.5.14",

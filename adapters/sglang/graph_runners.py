@@ -6,6 +6,7 @@
 | padded width | Padding.tokens / Padding.batch | `captured_req_width` (to 0.5.15 `num_tokens_per_bs`) |
 | padded tables | TablePair "padded" | `buffers.positions`, `buffers.mrope_positions` when `_replay_graph` is called |
 | kind "graph", decode and verify | - | `DecodeCudaGraphRunner.load_batch` over the job's registry |
+| kind "graph", extend | - | `PrefillCudaGraphRunner.load_batch` over a registry of its own |
 | kind "graph", drafts | - | `EAGLEDraftCudaGraphRunner`, `EAGLEDraftExtendCudaGraphRunner`: `.execute` |
 | kind "frozen_kv" | - | `FrozenKVMTPCudaGraphRunner.execute` |
 | kind "multi_layer" | - | `MultiLayerEagleMultiStepDraftExtendCudaGraphRunner.prepare` |
@@ -27,7 +28,7 @@ import torch
 from ropecheck.adapters.protocol import BuildForward, Padding, TablePair
 from ropecheck.adapters.sglang import batches, kernels
 from ropecheck.adapters.sglang.capabilities import filled, taken
-from ropecheck.adapters.sglang.stand_ins import HIDDEN, AttentionBackend, StandIn
+from ropecheck.adapters.sglang.stand_ins import HIDDEN, AttentionBackend, LocationPlan, StandIn
 from ropecheck.adapters.sglang.state import JobState
 
 FAKED = (
@@ -133,6 +134,62 @@ def decode(state: JobState, forward: BuildForward, batch: Any, registry: Any) ->
     rows = runner._replay_graph_key.size
     return rows, rows * runner.captured_req_width
 
+
+def prefill(state: JobState, forward: BuildForward, batch: Any) -> TablePair:
+    """`PrefillCudaGraphRunner.load_batch`: the batch that it replays, over a registry of the job. Raises Absent."""
+    state.engine.needs("build_prefill_registry")
+    cls, tokens = state.engine.PrefillCudaGraphRunner, _padding(forward).tokens
+    runner = state.graph_runners.get(("prefill", 0, 0))
+    if runner is None:
+        registry = state.meter.call(
+            state.engine.build_prefill_registry,
+            device=torch.device(state.device),
+            max_bs=state.widest[0],
+            max_num_token=state.widest[1],
+            cache_loc_dtype=torch.int64,
+            is_multimodal=True,
+            hidden_size=HIDDEN,
+            embed_dtype=torch.float32,
+            share_pool=False,
+        )
+        runner = kernels.hollow(cls or object, **PREFILL_FLAGS, buffer_registry=registry)
+        state.graph_runners["prefill", 0, 0] = runner
+    runner.capture_num_tokens = [tokens]
+    if cls is None or not hasattr(batch, "kv_loc_plan"):  # up to 0.5.21 a step of other attributes: its registry alone
+        rows, live = batch.batch_size, batch.positions.shape[0]
+        sizes = {"raw_bs": rows, "padded_bs": rows, "raw_num_tokens": live, "padded_num_tokens": tokens}
+        state.meter.call(runner.buffer_registry.fill_from, batch, **sizes)
+        wide = {"padded_bs": rows, "padded_num_tokens": tokens, "forward_batch_template": batch}
+        return state.table("padded", forward, state.meter.call(runner.buffer_registry.extract_buffer, **wide))
+    kernels.ran.append(kernels.qualified(cls.load_batch))
+    batch = copied(batch)
+    batch.kv_loc_plan = LocationPlan()
+    loaded, _ = state.meter.call(runner.load_batch, batch)
+    return state.table("padded", forward, loaded)
+
+
+PREFILL_FLAGS = {
+    "max_context_size": None,
+    "enable_cp_bcg_capture": False,
+    "prefill_cp_bcg_input": None,
+    "backend": None,
+    "capture_return_pooled_hidden_states": False,
+    "has_mha_companion_layers": False,
+    "static_draft_hidden_states": None,
+    "_use_draft_input_embeds": False,
+    "_is_full_backend": False,
+    "_prefill_static_buffers": None,
+    "_next_token_logits_buffer": lambda rows: None,
+    "_prefill_logits_buffer_rows": lambda batch: 0,
+    "_shape_key": lambda tokens, batch: None,
+    "_prepare_forward_metadata_for_replay": lambda *_: None,
+    "model_runner": StandIn(
+        attn_tp_sequence_sharded=lambda tokens: False,
+        prepare_dummy_forward_batch=lambda batch: batch,
+        kv_index_translator=None,
+    ),
+}
+"""A prefill runner without context parallelism, a draft, pooling or logits."""
 
 DECODE_FLAGS = {
     "dllm_uses_input_embeds": False,

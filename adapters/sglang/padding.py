@@ -46,6 +46,8 @@ def padded(state: JobState, forward: BuildForward, batch: Any, model_runner: Any
 def graph(state: JobState, forward: BuildForward, padding: Padding, batch: Any) -> TablePair:
     """The registry of static buffers: filled from the batch and viewed at the padded size, both as the runner does
     where there is one."""
+    if forward.mode == "extend":
+        return graph_runners.prefill(state, forward, batch)
     if state.engine.build_decode_registry is None:
         raise state.engine.absent("build_decode_registry", "this release has no graph buffer registry")
     if state.registry is None:

@@ -64,6 +64,9 @@ class LocationPlan:
     def bind(self, forward_batch: Any, translator: Any, *, cols: Any = None) -> None:
         """Write no locations."""
 
+    def bind_replay(self, forward_batch: Any, translator: Any, *, slots: Any) -> None:
+        """The same for a batch that a graph replays."""
+
 
 class Translator:
     """Stands in for a KV index translator."""

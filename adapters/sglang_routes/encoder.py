@@ -33,9 +33,9 @@ def received(processor: Any, sent: media.Message, call: Callable[..., Any]) -> A
     receiver, server = imported(PLACE + "receiver"), imported(PLACE + "server")
     encoder = preprocessor(processor)
     kinds = ((Modality.IMAGE, sent.images), (Modality.VIDEO, sent.videos), (Modality.AUDIO, sent.sounds))
-    parts = [(modality, list(items)) for modality, items in kinds if items]
+    parts = [(modality, [item]) for modality, items in kinds for item in items]  # each by another encoder
     whole = None
-    for number, (modality, items) in enumerate(parts):
+    for number, (modality, items) in reversed([*enumerate(parts)]):  # and the last one first
         made = media.awaited(call(encoder.process_mm_items, items, modality))
         rows = sum(int(count) for count in made.token_counts)
         part = receiver.EmbeddingData(

@@ -198,6 +198,8 @@ def preprocessed(processor: Any, sent: media.Message, call: Call) -> Any:
         for kind, names in PROCESSED.items()
     }
     asked = dataclasses.replace(sent, videos=tuple(given["video"]) if sent.videos else ())
+    if not sent.images and sent.targets:  # in a request's JSON
+        given["image"] = [{"image_grid_thw": made["image_grid_thw"].tolist()}]
     return process(processor, asked, call, text=ids, images=given["image"] if sent.images or sent.targets else [])
 
 

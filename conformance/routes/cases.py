@@ -80,7 +80,7 @@ def images() -> dict[str, Prompt]:
         "a picture first": (picture(4, 4), words(3)),
         "a picture last": (words(3), picture(6, 4)),
         "two pictures": (words(1), picture(4, 6), words(2), picture(8, 2), words(1)),
-        "three pictures of one grid": (words(1), picture(4, 4), picture(4, 4), words(1), picture(4, 4), words(1)),
+        "two pictures of one grid, then another": (words(1), *2 * (picture(4, 4),), words(1), picture(2, 6), words(1)),
         "one token": (words(1), picture(2, 2), words(1)),
     }
 
@@ -149,7 +149,7 @@ def videos() -> dict[str, Prompt]:
         "a slow clip": (words(1), film(2, 4, 4, 3.0), words(2)),
         "two clips": (words(1), film(2, 4, 4, 1.0), words(1), film(3, 4, 6, 2.0), words(1)),
         "a picture, then a clip": (words(1), picture(4, 6), words(1), film(2, 4, 4, 2.0), words(1)),
-        "a clip, then a picture": (words(1), film(2, 4, 4, 2.0), words(1), picture(4, 6), words(1)),
+        "a clip of one step, then a picture": (words(1), film(1, 4, 4, 2.0), words(1), picture(4, 6), words(1)),
     }
 
 

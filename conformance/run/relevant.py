@@ -24,13 +24,16 @@ from ropecheck.conformance.version import suite_hash
 
 Subjects = Sequence[Subject]
 Kind = frozenset[str]
-"""A scenario's operations and forward modes, each once; a case's builder or route and its family; a script's server."""
+"""A scenario's operations and forward modes, each once; a case's builder or route, its family, and whether it has
+several items of a kind; a script's server."""
 
 
 def kind_of(scenario: Subject) -> Kind:
     """What sorts of things the scenario does."""
     if isinstance(scenario, Case):
-        return frozenset((scenario.builder, scenario.mode))
+        media = [segment.kind for prompt in scenario.prompts for segment in prompt if segment.kind != "text"]
+        several = ("several items of a kind",) if len(media) > len(set(media)) else ()
+        return frozenset((scenario.builder, scenario.mode, *several))
     if isinstance(scenario, Script):
         return frozenset(("script", scenario.server))
     return frozenset({str(op.__struct_config__.tag) for op in scenario.ops} | modes_of(scenario))

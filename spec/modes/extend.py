@@ -20,7 +20,7 @@ BUGS = {
 @mode(
     "extend",
     reads=PREFILLING,
-    buffers=("dp",),
+    buffers=("graph", "dp"),
     copies=(1, 1),
     host_copies=2,
     source="definition: a prefill computes the tokens that the cache does not hold",
