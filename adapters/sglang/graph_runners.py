@@ -141,17 +141,18 @@ def prefill(state: JobState, forward: BuildForward, batch: Any) -> TablePair:
     cls, tokens = state.engine.PrefillCudaGraphRunner, _padding(forward).tokens
     runner = state.graph_runners.get(("prefill", 0, 0))
     if runner is None:
-        registry = state.meter.call(
-            state.engine.build_prefill_registry,
-            device=torch.device(state.device),
-            max_bs=state.widest[0],
-            max_num_token=state.widest[1],
-            cache_loc_dtype=torch.int64,
-            is_multimodal=True,
-            hidden_size=HIDDEN,
-            embed_dtype=torch.float32,
-            share_pool=False,
-        )
+        build = state.engine.build_prefill_registry
+        sizes = {
+            "device": torch.device(state.device),
+            "max_bs": state.widest[0],
+            "max_num_token": state.widest[1],
+            "cache_loc_dtype": torch.int64,
+            "is_multimodal": True,
+            "hidden_size": HIDDEN,
+            "embed_dtype": torch.float32,
+            "share_pool": False,
+        }
+        registry = state.meter.call(build, **taken(build, **sizes))
         runner = kernels.hollow(cls or object, **PREFILL_FLAGS, buffer_registry=registry)
         state.graph_runners["prefill", 0, 0] = runner
     runner.capture_num_tokens = [tokens]
@@ -164,8 +165,8 @@ def prefill(state: JobState, forward: BuildForward, batch: Any) -> TablePair:
     kernels.ran.append(kernels.qualified(cls.load_batch))
     batch = copied(batch)
     batch.kv_loc_plan = LocationPlan()
-    loaded, _ = state.meter.call(runner.load_batch, batch)
-    return state.table("padded", forward, loaded)
+    loaded = state.meter.call(runner.load_batch, batch)  # from 0.5.23 on with the events that end its reading
+    return state.table("padded", forward, loaded[0] if isinstance(loaded, tuple) else loaded)
 
 
 PREFILL_FLAGS = {
