@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from ropecheck.conformance.scenario.domains import Number, drawn
 from ropecheck.conformance.scenario.operations import (
@@ -108,22 +109,22 @@ def _buffered(name: str, mode: Mode, buffer: str) -> Scenario:
     """A larger batch, then a smaller one, in the same wider buffer."""
     start, large = begun(mode, 3, MEDIA_ROWS)
     if buffer == "tier" or any(part.reads == PREFILLING for part in mode.parts):
-        built = Build(large, buffer=buffer, buffer_tokens=WIDE_BUFFER)
+        each = (large,) if buffer in ("tier", "dp") else (_rows(large, slice(0, None, 2)), _rows(large, slice(1, 2)))
+        built = [Build(one, buffer=buffer, buffer_tokens=WIDE_BUFFER) for one in each]
         return scenario(f"{name}, {buffer} buffer", "Columns behind the live ones.", start, built)
-    small = Batch(
-        mode.name,
-        tuple(
-            BatchPart(
-                reqs=part.reqs[1:2],
-                fields={key: value[1:2] if isinstance(value, tuple) else value for key, value in part.fields.items()},
-                mode=part.mode,
-            )
-            for part in large.parts
-        ),
-    )
     rows = 4 * len(mode.parts)
-    both = [Build(one, buffer=buffer, buffer_rows=rows) for one in (large, small)]
+    both = [Build(one, buffer=buffer, buffer_rows=rows) for one in (large, _rows(large, slice(1, 2)))]
     return scenario(f"{name}, {buffer} buffer", "A small batch after a large one.", start, both)
+
+
+def _rows(batch: Batch, rows: slice) -> Batch:
+    """Some rows of each part of a batch."""
+
+    def fields(part: BatchPart) -> dict[str, Any]:
+        return {key: value[rows] if isinstance(value, tuple) else value for key, value in part.fields.items()}
+
+    parts = (BatchPart(reqs=part.reqs[rows], fields=fields(part), mode=part.mode) for part in batch.parts)
+    return Batch(batch.mode, tuple(parts))
 
 
 def _law(name: str, mode: Mode) -> Scenario:
