@@ -27,6 +27,10 @@ LONG: History = (text(50), image(1, 8, 8), text(20))
 ENDS_WITH_MEDIA: History = (text(1), image(1, 4, 6))
 EMBEDS = (("input_embeds", True),)
 SLOW_CLIP: History = (text(1), video(2, 2, 2, 3.0), text(1))
+TALK: tuple[Action, ...] = (OpenSession(0), Arrive(0, IMAGE, 3, 0), Step(6))
+"""A session whose first turn has a picture, and has answered."""
+GIVEN_UP: tuple[Action, ...] = (OpenSession(0), Arrive(0, IMAGE, 30, 0), Step(4), GiveUp(0))
+"""A session whose first turn has a picture, and is given up while it answers."""
 
 
 def _actions() -> dict[str, tuple[Action, ...]]:
@@ -47,13 +51,7 @@ def _actions() -> dict[str, tuple[Action, ...]]:
             Step(2),
             Arrive(3, ENDS_WITH_MEDIA, 3),
         ),
-        "abort one of three": (
-            Arrive(0, IMAGE, 9),
-            Arrive(1, TWO_IMAGES, 9),
-            Arrive(2, VIDEO, 9),
-            Step(4),
-            GiveUp(1),
-        ),
+        "abort one of three": (Arrive(0, IMAGE, 9), Arrive(1, TWO_IMAGES, 9), Arrive(2, VIDEO, 9), Step(4), GiveUp(1)),
         "abort in a chunk": (Arrive(0, LONG, 9), Arrive(1, SHORT, 9), Step(2), GiveUp(0)),
         "abort all": (Arrive(0, LONG, 9), Arrive(1, SHORT, 9), Step(2), GiveUp()),
         "abort at once": (Arrive(0, LONG, 9), GiveUp(0), Arrive(1, SHORT)),
@@ -85,38 +83,11 @@ def _actions() -> dict[str, tuple[Action, ...]]:
             Arrive(2, TWO_IMAGES, 5, priority=9),
             Arrive(3, SHORT, 5, priority=5),
         ),
-        "append": (
-            OpenSession(0),
-            Arrive(0, IMAGE, 3, 0),
-            Step(6),
-            Arrive(1, TWO_IMAGES, 3, 0, 0),
-            Step(8),
-            Arrive(2, SHORT, 3, 0, 1),
-        ),
-        "branch": (
-            OpenSession(0),
-            Arrive(0, IMAGE, 3, 0),
-            Step(6),
-            Arrive(1, TWO_IMAGES, 3, 0, 0),
-            Arrive(2, SHORT, 3, 0, 0),
-        ),
+        "append": (*TALK, Arrive(1, TWO_IMAGES, 3, 0, 0), Step(8), Arrive(2, SHORT, 3, 0, 1)),
+        "branch": (*TALK, Arrive(1, TWO_IMAGES, 3, 0, 0), Arrive(2, SHORT, 3, 0, 0)),
         "append to an unfinished turn": (OpenSession(0), Arrive(0, IMAGE, 9, 0), Step(2), Arrive(1, SHORT, 3, 0, 0)),
-        "append to a turn given up": (
-            OpenSession(0),
-            Arrive(0, IMAGE, 30, 0),
-            Step(4),
-            GiveUp(0),
-            Step(3),
-            Arrive(1, SHORT, 3, 0, 0),
-        ),
-        "append media to a turn given up": (
-            OpenSession(0),
-            Arrive(0, IMAGE, 30, 0),
-            Step(4),
-            GiveUp(0),
-            Step(3),
-            Arrive(1, TWO_IMAGES, 3, 0, 0),
-        ),
+        "append to a turn given up": (*GIVEN_UP, Step(3), Arrive(1, SHORT, 3, 0, 0)),
+        "append media to a turn given up": (*GIVEN_UP, Step(3), Arrive(1, TWO_IMAGES, 3, 0, 0)),
         "append to a turn given up while waiting": (
             OpenSession(0),
             Arrive(0, IMAGE, 9, 0),
@@ -124,13 +95,7 @@ def _actions() -> dict[str, tuple[Action, ...]]:
             Step(2),
             Arrive(1, SHORT, 3, 0, 0),
         ),
-        "append to a turn that is being given up": (
-            OpenSession(0),
-            Arrive(0, IMAGE, 30, 0),
-            Step(4),
-            GiveUp(0),
-            Arrive(1, SHORT, 3, 0, 0),
-        ),
+        "append to a turn that is being given up": (*GIVEN_UP, Arrive(1, SHORT, 3, 0, 0)),
         "append to a turn given up in a chunk": (
             OpenSession(0),
             Arrive(0, LONG, 9, 0),
@@ -145,29 +110,18 @@ def _actions() -> dict[str, tuple[Action, ...]]:
             Step(4),
             Arrive(1, TWO_IMAGES, 3, 0, 0, replace=True),
         ),
-        "replace a waiting turn": (
-            OpenSession(0),
-            Arrive(0, IMAGE, 9, 0),
-            Arrive(1, SHORT, 3, 0, 0, replace=True),
-        ),
+        "replace a waiting turn": (OpenSession(0), Arrive(0, IMAGE, 9, 0), Arrive(1, SHORT, 3, 0, 0, replace=True)),
         "append to a request of no session": (OpenSession(0), Arrive(0, IMAGE, 2), Step(6), Arrive(1, SHORT, 3, 0, 0)),
         "turn after close": (OpenSession(0), Arrive(0, IMAGE, 6, 0), Step(2), Close(0), Arrive(1, SHORT, 2, 0, 0)),
         "close under a waiting turn": (OpenSession(0), Arrive(0, ENDS_WITH_MEDIA, 2, 0), Close(0)),
         "close under a running stream": (OpenSession(0, True), Arrive(0, IMAGE, 6, 0), Step(2), Close(0)),
         "two turns at once": (OpenSession(0), Arrive(0, IMAGE, 3, 0), Arrive(1, ENDS_WITH_MEDIA, 2, 0, 0)),
         "two turns of a stream at once": (OpenSession(0, True), Arrive(0, SHORT, 2, 0), Arrive(1, SHORT, 1, 0)),
-        "offset before media": (OpenSession(0), Arrive(0, IMAGE, 3, 0), Step(6), Arrive(1, SHORT, 3, 0, 0, offset=1)),
-        "offset behind media": (
-            OpenSession(0),
-            Arrive(0, IMAGE, 3, 0),
-            Step(6),
-            Arrive(1, TWO_IMAGES, 3, 0, 0, offset=11),
-        ),
-        "offset 0": (OpenSession(0), Arrive(0, IMAGE, 3, 0), Step(6), Arrive(1, SHORT, 3, 0, 0, offset=0)),
+        "offset before media": (*TALK, Arrive(1, SHORT, 3, 0, 0, offset=1)),
+        "offset behind media": (*TALK, Arrive(1, TWO_IMAGES, 3, 0, 0, offset=11)),
+        "offset 0": (*TALK, Arrive(1, SHORT, 3, 0, 0, offset=0)),
         "offsets below zero": (
-            OpenSession(0),
-            Arrive(0, IMAGE, 3, 0),
-            Step(6),
+            *TALK,
             Arrive(1, SHORT, 3, 0, 0, offset=-2),
             Step(6),
             Arrive(2, TWO_IMAGES, 3, 0, 0, offset=-99),
@@ -203,18 +157,14 @@ def _actions() -> dict[str, tuple[Action, ...]]:
         ),
         "an unknown turn and a picture": (OpenSession(0), Arrive(0, IMAGE, 3, 0, 7)),
         "a session's name again": (
-            OpenSession(0),
-            Arrive(0, IMAGE, 3, 0),
-            Step(6),
+            *TALK,
             Close(0),
             OpenSession(0),
             Arrive(1, SHORT, 3, 0, 0),
             Arrive(2, TWO_IMAGES, 3, 0),
         ),
         "a turn that is too long": (
-            OpenSession(0),
-            Arrive(0, IMAGE, 3, 0),
-            Step(6),
+            *TALK,
             Arrive(1, (text(150),), 6, 0, 0),
             Step(4),
             Arrive(2, SHORT, 4, 0, 1),
@@ -222,9 +172,7 @@ def _actions() -> dict[str, tuple[Action, ...]]:
             Arrive(4, TWO_IMAGES, 2, 0, 0),
         ),
         "turns that add nothing": (
-            OpenSession(0),
-            Arrive(0, IMAGE, 3, 0),
-            Step(6),
+            *TALK,
             Arrive(1, (), 3, 0, 0),
             Arrive(2, (), 3, 0, 0, drop_previous_output=True),
             Step(8),
@@ -251,20 +199,8 @@ def _actions() -> dict[str, tuple[Action, ...]]:
             Arrive(2, LONG, 3, more=(("return_logprob", True), ("logprob_start_len", 0), ("top_logprobs_num", 0))),
         ),
         "an end that is ignored": (Arrive(0, IMAGE, 12, stop_every=7, more=(("ignore_eos", True),)),),
-        "drop the reply": (
-            OpenSession(0),
-            Arrive(0, IMAGE, 3, 0),
-            Step(6),
-            Arrive(1, SHORT, 3, 0, 0, drop_previous_output=True),
-        ),
-        "replace a child": (
-            OpenSession(0),
-            Arrive(0, IMAGE, 3, 0),
-            Step(6),
-            Arrive(1, SHORT, 3, 0, 0),
-            Step(6),
-            Arrive(2, TWO_IMAGES, 2, 0, 0, replace=True),
-        ),
+        "drop the reply": (*TALK, Arrive(1, SHORT, 3, 0, 0, drop_previous_output=True)),
+        "replace a child": (*TALK, Arrive(1, SHORT, 3, 0, 0), Step(6), Arrive(2, TWO_IMAGES, 2, 0, 0, replace=True)),
         "replace everything": (OpenSession(0), Arrive(0, IMAGE, 2, 0), Step(4), Arrive(1, SHORT, 2, 0, replace=True)),
         "turn without a reply": (OpenSession(0), Arrive(0, IMAGE, 0, 0), Step(4), Arrive(1, TWO_IMAGES, 3, 0, 0)),
         "streaming": (
