@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate, pairwise
 
 import msgspec
 import numpy as np
@@ -31,11 +32,11 @@ from ropecheck.conformance.known.model import (
 from ropecheck.conformance.scripts.script import Script
 from ropecheck.conformance.scripts.servers import servers
 from ropecheck.conformance.trace.judge import Judge
-from ropecheck.conformance.trace.live import Histories, LiveRequest, TracedSession
+from ropecheck.conformance.trace.live import Histories, LiveRequest
 from ropecheck.conformance.trace.verdict import PREFIX
 from ropecheck.reference.prompt_tables import prompt_table
 from ropecheck.reference.timeline import IntArray
-from ropecheck.spec.history import Delta, Run, text
+from ropecheck.spec.history import Delta, History, Run, run_length, text
 from ropecheck.spec.modes.declaration import Tokens
 from ropecheck.spec.views import Place
 
@@ -170,8 +171,9 @@ class KnownHistories(Histories):
         if event.embeds and session is not None:
             self.due.add(EMBEDS)
         live = super().arrive(event)
-        own = prompt_table(self.family, tuple(map(_run, event.prompt)))
-        brings = any(run.kind != "text" for run in event.prompt)
+        prompt = tuple(map(_run, event.prompt))
+        own = prompt_table(self.family, prompt)
+        brings = any(not run.is_text for run in prompt)
         may_refuse = live is None or live.refuse is not False
         if session is not None and may_refuse and brings and own.shape[1] > 1:
             self.due.add(REFUSED)
@@ -183,22 +185,27 @@ class KnownHistories(Histories):
         made = Media([NOTHING])
         if live.parent:
             parents = self.held(live.parent)
-            made = (
-                parents if event.offset is None or OFFSET in self.bugs else _each(parents, partial(cut, tokens=start))
-            )
-            self.touch(event.req, *self.causes.get(live.parent, ()), *[OFFSET] * (event.offset is not None))
+            cuts = event.offset is not None
+            made = _each(parents, partial(cut, tokens=start)) if cuts and OFFSET not in self.bugs else parents
+            self.touch(event.req, *self.causes.get(live.parent, ()), *[OFFSET] * cuts)
             if STAYS in self.causes.get(live.parent, ()):
                 return live
             if live.forgotten is not None and ABORTED in self.bugs:  # it may have come before its parent's media went
                 made = Media([*made.options, NOTHING], made.causes | {ABORTED})
         if brings:
-            made = _each(made, lambda one: continued(one, own, (), start))
+            items = self._items(prompt, start)
+            made = _each(made, lambda one: continued(one, own, items, start))
         self.media[event.req] = made
-        if before is not None and not before.finished and session is not None and before.name in self.retracted:
-            self.join(session, before, live)
+        if before is not None and not before.finished and before.name in self.retracted:
+            self.join(before, live)
         return live
 
-    def join(self, session: TracedSession, before: LiveRequest, live: LiveRequest) -> None:
+    def _items(self, prompt: History, start: int) -> tuple[tuple[int, int], ...]:
+        """Half-open token ranges of a prompt's media, where it begins at token `start`."""
+        stops = list(accumulate((run_length(self.family, run) for run in prompt), initial=start))
+        return tuple(pair for run, pair in zip(prompt, pairwise(stops), strict=True) if not run.is_text)
+
+    def join(self, before: LiveRequest, live: LiveRequest) -> None:
         """A turn is taken while a retracted one waits: its tokens are put into the array of both."""
         before.width = live.width
         self.shared[live.session] = (before.name, live.name)
@@ -532,7 +539,7 @@ def expected(
     told = list(stream)
     try:
         right, known = (_Second(told, which, server) for which in (frozenset[str](), bugs))
-    except (IndexError, ValueError):  # an engine's numbers that fit no table
+    except (LookupError, ValueError):  # an engine's numbers that fit no table
         return ()
     seen = known.histories.looked - known.wrong.keys()
     unlike = {named(one) for spot, one in known.wrong.items() if spot not in right.histories.looked}

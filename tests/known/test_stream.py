@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ropecheck.adapters import events
 from ropecheck.adapters.events import Arrived, Closed, Died, Event, Forward, Opened, Output, PromptRun, Retracted
 from ropecheck.conformance.known.failures import CAUSES
-from ropecheck.conformance.known.stream import expected
+from ropecheck.conformance.known.stream import KnownHistories, expected
 from ropecheck.conformance.trace.check import check_lines
 from ropecheck.conformance.trace.verdict import PREFIX, each
 
@@ -109,3 +109,15 @@ def test_numbers_that_fit_no_table_are_expected_by_nothing() -> None:
     far = replace(PLAIN, prefix_lens=(-2,))
     found = told(Opened("s"), arrive(session="s"), Closed("s"), far)
     assert found and not any(so for _, so in found)
+
+
+def test_without_its_bug_a_cut_takes_the_media_behind_it() -> None:
+    """And keeps those before it: what is held is what the next turn's media are put behind."""
+    for offset, width in ((1, 0), (5, 5), (3, 3)):
+        known = KnownHistories("qwen2_vl", frozenset(), {})
+        known.open(Opened("s"))
+        first = known.arrive(arrive(session="s"))
+        assert first is not None
+        known.finish(first, "length")
+        known.arrive(arrive("b", (PromptRun("text", 2),), session="s", parent="a", offset=offset))
+        assert [one.width for one in known.held("b").options] == [width]
