@@ -1,13 +1,10 @@
-"""Prompt tables and batched windows: this suite's builders beside SGLang's, transformers' and a plain copy.
+"""Prompt tables: this suite's builder beside SGLang's, transformers' and a plain copy.
 
 `python -m bench.prompt_tables [--repeats N]`: one process, one thread, every contender in turn within each repeat, the
 minimum of each. Ratios are to the plain copy of the finished table and to the faster of the two engines.
 
 What is timed: building the whole table of one Qwen2-VL prompt of images, 32 text tokens between. The engines are
-given ids, grids and, for transformers, kinds as tensors; `from ids` is given the same ids and grids, and scans and
-checks them too; `from runs` is given the prompt as runs. Windows: the tables of one forward of 512 requests, half of
-them with an image; `init_new` also does the rest of a forward batch's set-up, so its ratio is an upper bound on what
-the position code alone would gain.
+given ids, grids and, for transformers, kinds as tensors; `from runs` is given the prompt as runs.
 """
 
 from __future__ import annotations
@@ -20,23 +17,25 @@ from typing import Any
 
 import numpy as np
 
-from bench.boot import boot
 from ropecheck.adapters import protocol
 from ropecheck.conformance.families.case import Case, step
 from ropecheck.conformance.families.fields import IMAGE, VIDEO
 from ropecheck.conformance.families.layout import Segment
-from ropecheck.reference import windows
-from ropecheck.reference.prompt_ids import table_from_ids
-from ropecheck.reference.prompt_tables import delta, prompt_table
+from ropecheck.reference.prompt_tables import prompt_table
 from ropecheck.spec.families import FAMILIES
 
 SETTINGS = ((1, 32), (8, 128), (64, 32), (256, 8))
 """(images, side of each grid before the merge)."""
 
-REQUESTS = 512
-DRAFT_TOKENS = 4
-
 Work = Callable[[], object]
+
+
+def boot() -> None:
+    """Import SGLang as its adapter does, on the CPU, one thread."""
+    from ropecheck.adapters.sglang import boot as sglang
+
+    sglang.prepare_environment("cpu")
+    sglang.load("cpu").set_num_threads(1)
 
 
 def minimum(contenders: dict[str, Work], repeats: int, budget: float = 20.0) -> dict[str, float]:
@@ -68,14 +67,12 @@ def tables(repeats: int) -> list[tuple[str, dict[str, float]]]:
     import torch
 
     found = []
-    places = {"image": IMAGE, "video": VIDEO}
     for images, side in SETTINGS:
         case = prompt(images, side)
         laid, asked = case.laid[0], step(case)
         family = FAMILIES["qwen2_vl"]
-        ids, grids = np.array(laid.ids, dtype=np.int64), laid.image_grids
-        whole = torch.from_numpy(prompt_table(family, laid.history))
-        ours = table_from_ids(family, ids, places, grids)
+        ours = prompt_table(family, laid.history)
+        whole = torch.from_numpy(ours)
         engines = {"SGLang": sglang_work(asked), "transformers": transformers_work(asked)}
         for name, build in engines.items():
             built: Any = build()
@@ -84,7 +81,6 @@ def tables(repeats: int) -> list[tuple[str, dict[str, float]]]:
         contenders: dict[str, Work] = {
             "copy": whole.clone,
             "from runs": partial(prompt_table, family, laid.history),
-            "from ids": partial(table_from_ids, family, ids, places, grids),
             **engines,
         }
         found.append((f"{images} x {side}x{side}, {len(laid.ids)} tokens", minimum(contenders, repeats)))
@@ -121,43 +117,6 @@ def transformers_work(asked: protocol.PromptTable) -> Work:
     return lambda: cls.get_rope_index(model, ids, kinds, grids)  # type: ignore[attr-defined]
 
 
-def forward_windows(repeats: int) -> list[tuple[str, dict[str, float]]]:
-    """512 requests: extend, verify, draft extend."""
-    from bench.boot import InitNew
-
-    family = FAMILIES["qwen2_vl"]
-    case = Case("one image", "qwen2_vl", ((Segment(kind="text", tokens=20), Segment(kind="image", grid=(1, 16, 16))),))
-    laid = case.laid[0]
-    held = prompt_table(family, laid.history)
-    width = held.shape[1]
-    plain = np.zeros((3, 0), dtype=np.int64)
-    owned = [held if number % 2 else plain for number in range(REQUESTS)]
-    deltas = [delta(table) for table in owned]
-    requests = windows.Requests(owned, deltas)
-    seq = np.full(REQUESTS, width + 7, dtype=np.int64)
-    prefix, lens = np.full(REQUESTS, 16, dtype=np.int64), np.full(REQUESTS, width - 16, dtype=np.int64)
-    ours: dict[str, Work] = {
-        "extend": lambda: windows.extend(requests, prefix, lens),
-        "verify": lambda: windows.verify(requests, seq, np.arange(DRAFT_TOKENS)),
-        "draft extend": lambda: windows.draft_extend(requests, seq, DRAFT_TOKENS),
-    }
-    engine = InitNew(laid.ids, held, REQUESTS)
-    found = []
-    for mode, work in ours.items():
-        result: Any = work()
-        if not np.array_equal(engine.table(mode, DRAFT_TOKENS), result[1]):
-            raise SystemExit(f"SGLang's {mode} window differs: nothing to compare")
-        gathered = {
-            "copy": result[1].copy,
-            "windows": work,
-            "with gathering": lambda work=work: (windows.Requests(owned, deltas), work()),
-        }
-        best = minimum(gathered, repeats)
-        best["init_new"] = engine.best(mode, DRAFT_TOKENS, max(3, repeats // 10))
-        found.append((f"{mode}, {REQUESTS} requests, {result[1].shape[1]} columns", best))
-    return found
-
-
 def show(title: str, rows: Sequence[tuple[str, dict[str, float]]], ours: Sequence[str], others: Sequence[str]) -> None:
     """Microseconds; then, for each of ours, how many times slower the faster of the others is, and its own time in
     copies."""
@@ -175,13 +134,12 @@ def show(title: str, rows: Sequence[tuple[str, dict[str, float]]], ours: Sequenc
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Builders of prompt tables and windows, side by side.")
+    parser = argparse.ArgumentParser(description="Builders of prompt tables, side by side.")
     parser.add_argument("--repeats", type=int, default=50)
     options = parser.parse_args()
     boot()
     engines = ("SGLang", "transformers")
-    show("Prompt tables, Qwen2-VL", tables(options.repeats), ("from runs", "from ids"), engines)
-    show("Windows", forward_windows(options.repeats), ("windows", "with gathering"), ("init_new",))
+    show("Prompt tables, Qwen2-VL", tables(options.repeats), ("from runs",), engines)
     return 0
 
 
