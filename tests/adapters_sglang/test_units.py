@@ -3,6 +3,7 @@ functions. No engine is started."""
 
 from __future__ import annotations
 
+import runpy
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,7 @@ from ropecheck.adapters.batch import Batch, BatchPart
 from ropecheck.adapters.sglang import kernels, outside, stand_ins
 from ropecheck.adapters.sglang.capabilities import Absent
 from ropecheck.adapters.sglang.compare import Comparator
+from ropecheck.adapters.sglang.coverage import Coverage
 from ropecheck.adapters.sglang.state import JobState, NeverMade, settled, widest
 from ropecheck.adapters.sglang.wire import pack
 
@@ -116,3 +118,27 @@ def test_fields_of_a_configuration_are_nested_by_their_dots(monkeypatch: pytest.
     with pytest.raises(family_configs.NoConfiguration, match="transformers 5 has no Qwen2VLConfig"):
         family_configs.build("qwen2_vl", {})
     family_configs._build.cache_clear()
+
+
+def test_lines_are_told_of_files_that_speak_of_positions_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--cover`, on an engine of two files."""
+    (tmp_path / "srt").mkdir()
+    body = "def run(flag):\n    if flag:\n        return 1\n    return 2\n"
+    (tmp_path / "srt" / "rows.py").write_text(f"# mrope\n{body}")
+    (tmp_path / "plain.py").write_text(body)
+    engine = ModuleType("sglang")
+    engine.__file__ = str(tmp_path / "__init__.py")
+    monkeypatch.setitem(sys.modules, "sglang", engine)
+    rows, plain = (runpy.run_path(str(tmp_path / name)) for name in ("srt/rows.py", "plain.py"))
+    tracer, coverage = sys.gettrace(), Coverage()
+    try:
+        coverage.start()
+        rows["run"](True)
+        plain["run"](True)
+        first = coverage.stop()
+        coverage.start()
+        rows["run"](False)
+        second = coverage.stop()
+    finally:
+        sys.settrace(tracer)
+    assert (first, second) == ({"srt/rows.py": (3, 4)}, {"srt/rows.py": (3, 5)})
