@@ -16,6 +16,7 @@ import dataclasses
 import inspect
 import zlib
 from array import array
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -25,6 +26,9 @@ from sglang.srt.sampling.sampling_params import SamplingParams
 
 from ropecheck.adapters import events, play
 from ropecheck.adapters.sglang.scheduler.build import HIDDEN, PLACEHOLDERS, STOP, NoSuchArgument
+
+SAMPLING = frozenset(inspect.signature(SamplingParams).parameters)
+"""How an answer can be asked for, in this release."""
 
 
 def message(action: play.Deliver | play.Tell, elsewhere: bool = False) -> Any:
@@ -60,11 +64,10 @@ def request(action: play.Deliver, room: dict[str, Any]) -> Any:
     ids: Any = array("q", action.ids)
     if event.embeds:  # the tokenizer's process knows no ids of them
         more["input_embeds"], ids = [[0.0] * HIDDEN] * len(ids), None
-    known = inspect.signature(SamplingParams).parameters
-    sampling = {name: more.pop(name) for name in set(more) & set(known)}
+    sampling = {name: more.pop(name) for name in set(more) & SAMPLING}
     if event.beams > 1:
         sampling["beam_width"] = event.beams
-    if event.beams > 1 and "beam_width" not in known:
+    if event.beams > 1 and "beam_width" not in SAMPLING:
         raise NoSuchArgument("this release's scheduler has no beam search")
     params = SamplingParams(max_new_tokens=event.max_new_tokens, temperature=0.0, stop_token_ids=[STOP], **sampling)
     params.normalize(None)
@@ -97,16 +100,19 @@ _EMPTY = {"return_logprob": False, "top_logprobs_num": 0}
 
 def filled(cls: Any, given: dict[str, Any]) -> Any:
     """An object of an engine class: what is given, and nothing for every other field that must be there."""
-    names = {}
+    needed = _fields(cls)
+    values = {name: _EMPTY.get(name) for name, must in needed.items() if must}
+    return cls(**{**values, **{name: value for name, value in given.items() if name in needed}})
+
+
+@cache
+def _fields(cls: Any) -> dict[str, bool]:
+    """A class's fields, and whether each must be given."""
+    missing: Any = dataclasses.MISSING
+    fields: Any = dataclasses.fields
     if issubclass(cls, msgspec.Struct):
-        for field in msgspec.structs.fields(cls):
-            needed = field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT
-            names[field.name] = needed
-    else:
-        for data in dataclasses.fields(cls):
-            names[data.name] = data.default is dataclasses.MISSING and data.default_factory is dataclasses.MISSING
-    values = {name: _EMPTY.get(name) for name, needed in names.items() if needed}
-    return cls(**{**values, **{name: value for name, value in given.items() if name in names}})
+        missing, fields = msgspec.NODEFAULT, msgspec.structs.fields
+    return {one.name: one.default is missing and one.default_factory is missing for one in fields(cls)}
 
 
 def inputs(media: play.PlayMedia) -> Any:

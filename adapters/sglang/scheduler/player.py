@@ -153,7 +153,12 @@ class Player:
         sessions.sessions.clear()  # also one whose end waits for a turn that was aborted before it ran
         scheduler.flush_cache()
         held = self._held()
-        if held:  # the last batch's may go with the next one, and a cycle is no leak
+        if held:  # a cycle is no leak, nor are the last two batches, which an overlapped loop pins until the next ones
+            pins = getattr(scheduler, "batch_record_buf", [])
+            pins[:] = [None] * len(pins)
+            gc.collect()
+            held = self._held()
+        if held:  # the last batch's may go with the next one
             self._serve(list(self._made))
             gc.collect()
             held = self._held()

@@ -1,13 +1,13 @@
 """Speculation on a CPU: kernels that only move KV slots and tokens, in plain torch; those that make positions stay the
-engine's Triton programs, interpreted.
+engine's Triton programs (`programs`).
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
 | - | `PLAIN` | Triton kernels of `sglang.kernels.ops.speculative`, by module and name |
 
-Faked: the kernels in `PLAIN` (an interpreted launch costs ten milliseconds), the copying of cache contents, the corpus
-that NGRAM drafts from, the names that releases import from the package of binary kernels, and reductions over the only
-rank.
+Faked: the kernels in `PLAIN`, the largest of a row (interpreted, 0.2 s a launch), the copying of cache contents, the
+corpus that NGRAM drafts from, the names that releases import from the package of binary kernels, and reductions over
+the only rank.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ropecheck.adapters.sglang import absent_packages
+from ropecheck.adapters.sglang import absent_packages, programs
 
 SPECULATIVE = "sglang.kernels.ops.speculative"
 NGRAM = "sglang.srt.speculative.ngram_worker"
@@ -107,6 +107,11 @@ def verify_greedily(
         predicts[last] = flat[last]
 
 
+def row_argmax(scores: Any) -> Any:
+    """The first of each row's largest."""
+    return scores.argmax(dim=-1)
+
+
 def nothing(*_: Any, **__: Any) -> None:
     """Contents of the cache, which no network reads."""
 
@@ -185,10 +190,7 @@ def install_on_gpu() -> None:
 
 def install() -> None:
     """Once per process, after the engine is imported."""
-    if "sgl_kernel" not in sys.modules and importlib.util.find_spec("sgl_kernel") is None:
-        missing = ModuleType("sgl_kernel.speculative")
-        vars(missing)["reconstruct_indices_from_tree_mask"] = None
-        sys.modules.setdefault("sgl_kernel.speculative", missing)
+    without_binaries()
     _prefer_triton()
     for place, kernel, function in PLAIN:
         module = _module(place)
@@ -199,12 +201,23 @@ def install() -> None:
         if name.startswith("copy_all_layer_kv_cache") and hasattr(getattr(cache, name), "__getitem__"):
             vars(cache)[name] = PlainKernel(nothing)
     _draft_from_trees()
+    utils = _module("sglang.srt.speculative.spec_utils")
+    if hasattr(utils, "row_argmax"):
+        vars(utils)["row_argmax"] = row_argmax
     drafts = _module("sglang.srt.speculative.draft_utils")
     if hasattr(getattr(drafts, "DraftBackendFactory", None), "_create_backend"):
         drafts.DraftBackendFactory._create_backend = draft_backend
     plan_as_triton()
     on_the_host()
-    patch_language_once()
+    programs.install()
+
+
+def without_binaries() -> None:
+    """Names that are imported from the package of binary kernels, where it is absent; nothing calls them."""
+    if "sgl_kernel" not in sys.modules and importlib.util.find_spec("sgl_kernel") is None:
+        missing = ModuleType("sgl_kernel.speculative")
+        vars(missing)["reconstruct_indices_from_tree_mask"] = None
+        sys.modules.setdefault("sgl_kernel.speculative", missing)
 
 
 def plan_as_triton() -> None:
@@ -275,22 +288,3 @@ def _module(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError:
         return None
-
-
-def patch_language_once() -> None:
-    """The interpreter rewrites Triton's language for every launch and puts it back; once is enough where every launch
-    is interpreted."""
-    interpreter = _module("triton.runtime.interpreter")
-    patch = getattr(interpreter, "_patch_lang", None)
-    scope = getattr(interpreter, "_LangPatchScope", None)
-    if patch is None or scope is None:
-        return
-    done: set[int] = set()
-
-    def once(function: Any) -> Any:
-        if id(function.__globals__) not in done:
-            done.add(id(function.__globals__))
-            patch(function)
-        return scope()
-
-    vars(interpreter)["_patch_lang"] = once
