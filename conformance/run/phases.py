@@ -14,6 +14,7 @@ from ropecheck.conformance.errors import UsageError, meant
 from ropecheck.conformance.judge.outcome import Outcome
 from ropecheck.conformance.run.events import ScenarioDone, Scope
 from ropecheck.conformance.scenario.operations import Scenario
+from ropecheck.conformance.scripts.script import Script
 from ropecheck.conformance.subject import Subject
 from ropecheck.conformance.targets.registry import Target
 from ropecheck.conformance.version import spec_hash
@@ -193,15 +194,24 @@ SMALL_ACTIONS = 3
 """Every script of so many client actions, on these servers."""
 
 
+def by_server(scripts: Iterable[Script]) -> list[Script]:
+    """One server after another, so that a worker starts each once; the next one's first script comes half-way: while
+    one worker waits for that server, the others play."""
+    ordered = sorted(scripts, key=lambda script: script.server)
+    groups = [list(group) for _, group in itertools.groupby(ordered, key=lambda script: script.server)]
+    for this, following in itertools.pairwise(groups):
+        this.insert(len(this) // 2, following.pop(0))
+    return list(itertools.chain.from_iterable(groups))
+
+
 def _scheduler(driver: Driver) -> None:
     from ropecheck.conformance.scripts import small
     from ropecheck.conformance.scripts.chosen import all_scripts
     from ropecheck.conformance.scripts.draws import random_scripts
 
-    drawn = sorted(random_scripts(driver.options.seed, SCRIPT_COUNT), key=lambda script: script.server)
+    drawn = random_scripts(driver.options.seed, SCRIPT_COUNT)
     walked = [script for server in SMALL_SERVERS for script in small.walk(server, SMALL_ACTIONS)]
-    # One server after another, so that a worker starts each once.
-    scripts = sorted([*all_scripts(), *walked, *drawn], key=lambda script: script.server)
+    scripts = by_server([*all_scripts(), *walked, *drawn])
     certificate = small.certificate(SMALL_SERVERS, SMALL_ACTIONS)
     if len(walked) == len(SMALL_SERVERS) * small.count(SMALL_ACTIONS):
         driver.warn(f"scheduler: {certificate}")

@@ -13,6 +13,7 @@ import ast
 import importlib.util
 import inspect
 import sys
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -125,16 +126,22 @@ def _thing(module: str, name: str) -> tuple[Any, Any]:
 def _speaking(file: Path) -> Iterator[str]:
     """Qualified names of a source file's functions whose text speaks of positions."""
     text = file.read_text("utf-8", "replace")
-    if any(word in text for word in (*NAMES, "mrope")):
-        yield from _named(ast.parse(text), "")
+    words = [word for word in (*NAMES, "mrope") if word in text]
+    if words:
+        speak = [at for at, line in enumerate(text.splitlines(), start=1) if any(word in line for word in words)]
+        yield from _named(ast.parse(text), "", speak)
 
 
-def _named(node: ast.AST, outer: str) -> Iterator[str]:
+def _named(node: ast.AST, outer: str, lines: list[int]) -> Iterator[str]:
+    """lines: those that may speak; a function without one need not be looked at."""
     for inner in ast.iter_child_nodes(node):
         if isinstance(inner, ast.ClassDef):
-            yield from _named(inner, f"{outer}{inner.name}.")
-        elif isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef) and any(map(_speaks, ast.walk(inner))):
-            yield f"{outer}{inner.name}"
+            yield from _named(inner, f"{outer}{inner.name}.", lines)
+        elif isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min(one.lineno for one in (inner, *inner.decorator_list))
+            here = bisect_left(lines, first) < bisect_right(lines, inner.end_lineno or first)
+            if here and any(map(_speaks, ast.walk(inner))):
+                yield f"{outer}{inner.name}"
 
 
 def _speaks(node: ast.AST) -> bool:
