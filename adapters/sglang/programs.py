@@ -187,14 +187,13 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> Any:
         if isinstance(node.func, ast.Attribute) and node.func.attr == "to" and len(node.args) == 1:
-            node.func, node.args = ast.Name("_cast", ast.Load()), [node.func.value, node.args[0]]
-            node.args = [self.visit(one) for one in node.args]
-            return node
+            given = [self.visit(node.func.value), self.visit(node.args[0])]
+            return ast.Call(ast.Name("_cast", ast.Load()), given, [])
         return self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
         self.generic_visit(node)
-        name = _DIVISIONS.get(type(node.op))  # type: ignore[call-overload]
+        name = _DIVISIONS.get(type(node.op))
         return node if name is None else ast.Call(ast.Name(name, ast.Load()), [node.left, node.right], [])
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
