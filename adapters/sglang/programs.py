@@ -24,16 +24,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import torch
 
-WHOLE = {
-    torch.bool: np.bool_,
-    torch.uint8: np.uint8,
-    torch.int8: np.int8,
-    torch.int16: np.int16,
-    torch.int32: np.int32,
-    torch.int64: np.int64,
-}
+WHOLE = tuple(f"torch.{name}" for name in ("bool", "uint8", "int8", "int16", "int32", "int64"))
+"""torch is not imported here: who forks has yet to say how many threads it may have."""
 INT32 = np.iinfo(np.int32)
 
 
@@ -236,8 +229,8 @@ class Program:
         given = self._defaults | dict(zip(self._names, args, strict=False))
         given |= {name: one for name, one in named.items() if name in self._names}
         for name, one in given.items():
-            if isinstance(one, torch.Tensor):
-                if one.dtype not in WHOLE or one.device.type != "cpu":
+            if hasattr(one, "untyped_storage"):
+                if str(one.dtype) not in WHOLE or one.device.type != "cpu":
                     return False
                 given[name] = Pointer(_memory(one), np.int64(one.storage_offset()))
             elif isinstance(one, float):

@@ -9,6 +9,13 @@ from pathlib import Path
 import pytest
 
 
+def test_a_worker_imports_neither_torch_nor_triton_before_it_says_how() -> None:
+    """Threads that torch starts before a fork are waited for in it for ever."""
+    text = "import sys, ropecheck.adapters.sglang.worker; print({'torch', 'triton'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
 @pytest.mark.engine
 @pytest.mark.xdist_group("scheduler")
 def test_programs_leave_what_tritons_interpreter_leaves() -> None:
