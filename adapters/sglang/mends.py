@@ -306,6 +306,11 @@ def a_failed_turn_is_over(original: Any, req: Any, *args: Any, **kwargs: Any) ->
         req.session.abort_req()
 
 
+def one_stage(original: Any, worker: Any, *args: Any, pp_proxy_tensors: Any = None, **kwargs: Any) -> Any:
+    """A worker that knows of no pipeline's stages is told of none."""
+    return original(worker, *args, **kwargs)
+
+
 def the_reader_grows(original: Any, embedding: Any, positions: Any, *args: Any, **kwargs: Any) -> Any:
     """The rotary embedding prepares as many positions as the table asks for."""
     if positions.numel():
@@ -348,6 +353,9 @@ MENDS: dict[str, Mend] = {
         "sglang.srt.beam_search.coordinator:BeamCoordinator.validate_and_init": searches_are_not_gathered
     },
     "text-is-drafted-from": {COMPUTE: drafts_read_the_table},
+    "worker-knows-no-stages": {
+        f"{SPECULATIVE}frozen_kv_mtp_worker_v2:FrozenKVMTPWorkerV2.forward_batch_generation": one_stage
+    },
     "positions-pass-the-reader": {READER: the_reader_grows},
     "refused-turn-goes-on": {CREATE: refused_turns_leave},
     "close-drops-the-media": {f"{SESSION}:SessionController._close": a_close_waits},

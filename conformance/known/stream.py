@@ -20,10 +20,13 @@ from ropecheck.adapters import events, protocol
 from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.known.model import (
     BY_DELTA,
+    DRAFTED,
+    DRAFTS,
     FROM_T,
     MEMBERS,
     OFFSET,
     REPLACE,
+    SHARES,
     Inputs,
     continued,
     cut,
@@ -53,6 +56,7 @@ PROMISED = "rows-are-promised-twice"
 GATHERED = "padding-counts-no-beams"
 FAILED = "failed-transfer-stays-in-flight"
 TRANSFERRED = "transferred-turn-has-a-record-too-many"
+STAGES = "worker-knows-no-stages"
 
 SCHEDULER_BUGS: dict[str, str] = {
     REFUSED: "a turn that is refused stays in its session: its media are put behind nothing, and it takes a record",
@@ -69,6 +73,7 @@ SCHEDULER_BUGS: dict[str, str] = {
     GATHERED: "a forward is padded to its requests, without the further rows of its beam searches",
     FAILED: "a streaming session's turn that is given up on a decode server before its cache came stays in flight",
     TRANSFERRED: "a streaming session's second turn on a decode server brings a record where there is one",
+    STAGES: "a speculative worker that runs in step with the scheduler is handed a pipeline's tensors, and takes none",
 }
 """Every cause of a scheduler's own by the name that entries use, and what comes out; it has `model`'s as well."""
 
@@ -286,12 +291,27 @@ class KnownHistories(Histories):
             self.batched[name] = self.held(name)
         media = self.batched.get(name) or self.held(name)
         media.options = grown(media, name if joins else "", 2 * live.total + 64, self.bugs)
-        by_delta = event.mode in BY_DELTA
+        if event.mode == "ragged_verify" and SHARES in self.bugs:
+            self.touch(name, SHARES, *media.causes)
+            return self.shares(event, row, tokens)
+        by_delta = event.mode in BY_DELTA and (event.mode not in DRAFTS or DRAFTED in self.bugs)
+        if by_delta and event.mode in DRAFTS and tokens.first < media.options[0].width:
+            self.touch(name, DRAFTED)
         seen = np.array(columns, dtype=np.int64)
         fitting = [one for one in media.options if np.array_equal(_columns(one, tokens, by_delta), seen)]
         media.options = fitting or media.options
         self.touch(name, *media.causes)
         return _place(media.options[0], by_delta)
+
+    def shares(self, event: events.Forward, row: int, tokens: Tokens) -> Place:
+        """Packed columns, dealt out as if every request had as many."""
+        share = sum(event.tokens) // len(event.reqs)
+        deltas = [(self.batched.get(req) or self.held(req)).options[0].delta for req in event.reqs]
+        start = sum(event.tokens[:row])
+        line = [0] * (max(tokens) + 1)
+        for at, index in enumerate(tokens, start):
+            line[index] = index + deltas[at // share]
+        return Place(rows=(tuple(line),) * 3, tabulated=len(line), delta=Delta(0), has_media=True)
 
     # ------------------------------------------------------------ the end
 
@@ -309,6 +329,11 @@ class KnownHistories(Histories):
     def going(self) -> list[LiveRequest]:
         """Requests that have not ended."""
         return [live for live in self.live.values() if not live.finished]
+
+    @property
+    def running(self) -> int:
+        """How many of them have their whole prompt."""
+        return sum(live.running for live in self.going)
 
     def searches(self) -> list[LiveRequest]:
         """Beam searches that have their rows."""
@@ -465,6 +490,23 @@ ENDINGS: tuple[tuple[str, str, str, str, Callable[..., bool]], ...] = (
         "_pad_tensor_to_size",
         r"Trying to create tensor with negative dimension -(\d+): \[-\1\]",
         lambda known, rows: sum(one.beams - 1 for one in known.searches()) == int(rows),
+    ),
+    (
+        SHARES,
+        "RuntimeError",
+        "compute_spec_mrope_positions",
+        r"shape '\[(\d+), -1\]' is invalid for input of size (\d+)",
+        lambda known, rows, width: int(width) % int(rows) > 0 and known.running == int(rows),
+    ),
+    (
+        STAGES,
+        "TypeError",
+        "run_batch",
+        r"(FrozenKVMTPWorkerV2)\.forward_batch_generation\(\) got an unexpected keyword argument 'pp_proxy_tensors'",
+        lambda known, _: (
+            known.server.get("speculative_algorithm") == "FROZEN_KV_MTP"
+            and known.server.get("disable_overlap_schedule", True) is True
+        ),
     ),
     (PREEMPTED, "Stuck", "ingest_requests", "requests are left, and nothing moves them", _waits_for_itself),
     (ENDS, "ValueError", "raise_error_or_warn", LEAK, _leaks),

@@ -260,6 +260,7 @@ def _actions() -> dict[str, tuple[Action, ...]]:
 
 ENDS_THE_SERVER = ("replace everything", "two turns at once", "two turns of a stream at once", "beams paused")
 """These end 0.5.23's scheduler, however it was started: two ways say it all."""
+BOTH_LOOPS = ("plain", "overlap")
 
 ON = {
     **dict.fromkeys(
@@ -289,14 +290,17 @@ started; a prompt is too long for a small pool, and embeddings want a server wit
 
 @cache
 def all_scripts() -> tuple[Script, ...]:
-    """Every chosen script on every server, one server after another: a worker starts each once."""
+    """Every chosen script on every server, or those that it names, one server after another: a worker starts each
+    once."""
     scripts = []
-    for server in servers():
+    for server, about in servers().items():
         scripts += [
             Script(f"{name} ({server})", server, actions)
             for name, actions in _actions().items()
-            if server in ON.get(name, (server,))
+            if (name in about.scripts if about.scripts else server in ON.get(name, (server,)))
         ]
+        if about.scripts:
+            continue
         scripts.append(
             Script(
                 f"positive delta ({server})", server, (Arrive(0, SLOW_CLIP, 6), Step(2), Arrive(1, SHORT)), "qwen2_5_vl"

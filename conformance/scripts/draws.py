@@ -146,8 +146,8 @@ class _Machine:
 
 
 def drawn(number: Number, name: str = "drawn", only: Sequence[str] = ()) -> Script:
-    """One script. only: the servers to draw from; none: all."""
-    names = list(only or servers())
+    """One script. only: the servers to draw from; none: all that are drawn for."""
+    names = list(only or (name for name, about in servers().items() if not about.scripts))
     server = names[number(0, len(names) - 1)]
     family = FAMILIES[number(0, len(FAMILIES) - 1)]
     machine = _Machine(number, family)

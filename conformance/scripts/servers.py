@@ -27,6 +27,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """A toy draft model of the adapter's."""
     modes: tuple[str, ...] = ()
     """Forward modes that only such a server makes."""
+    scripts: tuple[str, ...] = ()
+    """The chosen scripts that are played on it, and no drawn ones; none: all, and drawn ones."""
 
 
 @cache

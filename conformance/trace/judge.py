@@ -20,6 +20,7 @@ from ropecheck.spec.modes.declaration import Mode, Tokens
 from ropecheck.spec.rules import Rule, Violation, rules_of
 from ropecheck.spec.views import ArrivedTurn, Row, Seen, Tables
 
+VERIFIES = ("target_verify", "ragged_verify")
 MODE = "scheduler"
 """Stands for the mode where a failure belongs to no forward."""
 
@@ -160,12 +161,18 @@ class Judge:
         self, mode: Mode, name: str, event: events.Forward, row: int, live: LiveRequest, at: int
     ) -> tuple[Tokens, list[Failure]]:
         """Which tokens the row must read, and what is wrong with its being asked to."""
-        if event.draft and mode.name in ("extend", "mixed"):
+        if event.draft and mode.name in ("extend", "mixed", "draft_context"):
             start, count = live.window
+            if mode.served:  # behind tokens that the target verified stand others of the block, which are given up
+                count = max(count, event.tokens[row])
             return mode.parts[0].tokens(prefix_len=start, extend_len=count), []
         if mode.name == "draft_decode":
             count = event.tokens[row]
             return mode.tokens(seq_len=live.total - 1, topk=count, step=event.step), []
+        if mode.name == "frozen_kv_draft":
+            return mode.tokens(seq_len=live.total - 1, topk=event.tokens[row]), []
+        if mode.name == "draft_block":
+            return mode.tokens(seq_len=live.total - 1, block_size=event.tokens[row]), []
         if mode.name == "draft_extend_v2":
             return mode.tokens(seq_len=live.verified, num_draft_tokens=event.tokens[row]), []
         prefills = mode.name in ("extend", "split_prefill", "mixed")
@@ -186,7 +193,7 @@ class Judge:
             return mode_of("beam_members").tokens(seq_len=live.total, members=1), found
         newest = scheduling.Newest(mode=name, computed=live.computed, total=live.total)
         found = list(self._ask(newest, name, at, live, row))
-        if mode.name == "target_verify":
+        if mode.name in VERIFIES:
             live.verified = live.total - 1
             parents = event.parents[row] if event.parents else tuple(range(event.tokens[row] - 1))
             return mode.tokens(seq_len=live.total - 1, parents=parents), found
@@ -226,18 +233,19 @@ class Judge:
         reads: Sequence[Tokens | None],
         at: int,
     ) -> Iterator[Failure]:
-        if event.positions is None or event.rows is None:
+        if event.positions is None:
             return
         start = 0
         for row, (live, read) in enumerate(zip(lives, reads, strict=True)):
             count = event.tokens[row] if read is None else read.count
             end = start + count
             positions = event.positions[start:end]
-            columns = tuple(axis[start:end] for axis in event.rows)
+            columns = None if event.rows is None else tuple(axis[start:end] for axis in event.rows)
             start = end
-            if live is None or read is None or len(positions) != count or any(len(c) != count for c in columns):
+            tables = (positions, *(columns or ()))
+            if live is None or read is None or any(len(table) != count for table in tables):
                 continue
-            place = histories.read(live, event, row, read, columns)
+            place = live.place if columns is None else histories.read(live, event, row, read, columns)
             view = Row(mode=name, place=place, tokens=tuple(read), positions=positions, columns=columns)
             yield from self._ask(view, name, at, live, row, neighbours=lives)
 
@@ -386,8 +394,9 @@ def _advance(mode: Mode, event: events.Forward, row: int, live: LiveRequest, rea
     answers = event.answers[row] if event.answers else ()
     live.newest = len(answers)
     live.went_on += live.running
-    if mode.name == "target_verify":
+    if mode.name in VERIFIES:
         live.computed = live.verified + len(answers)
+        live.window = (live.verified, read.count)
         live.outputs.extend(answers)
         return
     end = read.first + read.count

@@ -12,6 +12,8 @@ from ropecheck.spec.views import Place, Row
 Column = tuple[int, ...]
 
 GIVEN_UP = "media given up"
+DEALT = "dealt in equal shares"
+IN_THE_TABLE = "index + delta inside the table"
 
 
 def shape_of(
@@ -32,6 +34,10 @@ def shape_of(
         right = view.place.column(index)
         if seen != right:
             cells.append((index, right, seen))
+    if view.mode.endswith("ragged_verify") and all(
+        any(set(seen) == {index + delta} for delta in deltas) for index, _, seen in cells
+    ):
+        return DEALT
     if forgotten is not None and all(seen == forgotten.column(index) for index, _, seen in cells):
         return GIVEN_UP
     return _explained(view.place, cells, deltas, parent)
@@ -59,6 +65,8 @@ def _explained(
         return "delta missing"
     if word := delta_word(by, place.delta, deltas):
         return word
+    if place.delta and by(place.delta):
+        return IN_THE_TABLE
     if len(shifts) == 1:
         return shift_word(*shifts)
     if all(set(seen) <= set(right) and len(set(seen)) == 1 for _, right, seen in cells):

@@ -25,9 +25,9 @@ def _files() -> None:
 
 
 def all_modes() -> Mapping[str, Mode]:
-    """Every mode that a batch can have by name, in alphabetical order."""
+    """Every mode that a batch can be built in by name, in alphabetical order."""
     _files()
-    return {name: mode for name, mode in sorted(DECLARED.items()) if not mode.follows}
+    return {name: mode for name, mode in sorted(DECLARED.items()) if not (mode.follows or mode.served)}
 
 
 def mode_of(name: str) -> Mode:

@@ -161,6 +161,8 @@ class Mode:
     """The caller of the batch constructor brings the 1-D table, where the batch is set by hand."""
     draft: bool = False
     """It is the draft model's forward."""
+    served: bool = False
+    """Servers alone make it: no function of an engine builds its batch for a caller, so nobody enumerates it."""
     forwards: Callable[..., int] | None = None
     """How many forwards its loop runs, from the batch's chosen numbers; None: one."""
     buffers: tuple[str, ...] = ()

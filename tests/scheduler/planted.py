@@ -21,6 +21,11 @@ DELTA = "deltas_list[i] = mm.mrope_position_delta.item() if mm is not None else 
 ROWS = f"{BEAMS}.coordinator", "BeamCoordinator._spawn_member_rows"
 PAD, MISSING = "ForwardBatch._pad_tensor_to_size", "tensor.new_zeros(size - tensor.shape[0],"
 LENGTH, NO_LENGTH = "if not abort and len(input_ids) == 0:", "TypeError(\"object of type 'NoneType' has no len()\")"
+SPEC, RUN = "ForwardBatch.compute_spec_mrope_positions", "Scheduler.run_batch"
+LEFT = "FrozenKVMTPDraftWorker._position_for_batch"
+STACKED = "torch.stack(mrope_deltas, dim=0)"
+FROZEN = "sglang.srt.speculative.frozen_kv_mtp_worker_v2"
+TAKES_NONE = "FrozenKVMTPWorkerV2.forward_batch_generation() got an unexpected keyword argument 'pp_proxy_tensors'"
 SHARE, CONCAT = "Session._share_token_arrays", "Session._concat_token_arrays"
 
 
@@ -104,6 +109,18 @@ CHANGES: dict[str, tuple[Patch, ...]] = {
             "        req.multimodal_inputs.mrope_positions = req.multimodal_inputs.mrope_positions + 4",
         ),
     ),
+    # drafts that are placed by delta
+    "verifies' deltas five on": (
+        change(FORWARD, SPEC, "torch.stack(mrope_deltas, dim=0)", "5 + torch.stack(mrope_deltas, dim=0)"),
+    ),
+    "drafts stand one to the left": (change(FROZEN, LEFT, "(batch)", "(batch) - 1"),),
+    "packed deltas the other way round": (change(FORWARD, SPEC, STACKED, "torch.stack(mrope_deltas[::-1], dim=0)"),),
+    "a verify raises with other words": (
+        raising(FORWARD, SPEC, "batch_size = self.seq_lens.shape[0]", "RuntimeError('other words')"),
+    ),
+    # a worker in step with the scheduler
+    "a worker takes other words": (raising(SCHEDULER, RUN, "self.forward_ct += 1", "TypeError('other words')"),),
+    "a worker takes nothing": (raising(SCHEDULER, RUN, "self.forward_ct += 1", f"TypeError({TAKES_NONE!r})"),),
     # a turn that is cut
     "the parent's columns, one on": (
         change(
@@ -269,6 +286,23 @@ PLACES: dict[str, tuple[tuple[str, str], ...]] = {
         ("nine behind the t row", WITNESS),
         ("behind the t row without a retraction", WITNESS),
         ("a retraction moves the table", WITNESS),
+    ),
+    "text-is-drafted-from": (
+        ("all prefilled off by one", WITNESS),
+        ("verifies' deltas five on", WITNESS),
+        ("verifies' deltas five on", "one image (frozen_kv)"),
+        ("drafts stand one to the left", WITNESS),
+    ),
+    "packed-columns-in-equal-shares": (
+        ("all prefilled off by one", "one image (dspark_compact)"),
+        ("verifies' deltas five on", "one image (dspark_compact)"),
+        ("packed deltas the other way round", "two images, one text (dspark_compact)"),
+        ("a verify raises with other words", WITNESS),
+    ),
+    "worker-knows-no-stages": (
+        ("a worker takes other words", WITNESS),
+        ("a worker takes nothing", "one image (frozen_kv)"),
+        ("a worker takes nothing", "one image (plain)"),
     ),
     "offset-keeps-the-parents-media": (
         ("the parent's columns, one on", WITNESS),

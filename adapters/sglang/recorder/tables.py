@@ -34,6 +34,12 @@ MODES = {
 }
 """The engine's names of forward modes and the trace's."""
 
+DRAFTS = {
+    ("draft_decode", "FROZEN_KV_MTP_DRAFT"): "frozen_kv_draft",
+    ("target_verify", "DFLASH_VERIFY"): "draft_block",
+}
+"""Forwards of drafts that are modes of their own: (mode, kind of the engine's input) -> the trace's mode."""
+
 
 class HostCopies:
     """Values of tensors as they are now, on their way to the host: nobody waits, later writes do not matter."""
@@ -153,11 +159,15 @@ def given(
     if draft:
         if mode not in ("extend", "mixed"):
             tokens, prefix = (len(positions) // max(1, len(reqs)),) * len(reqs), ()
+        kind = getattr(getattr(getattr(batch, "spec_info", None), "spec_input_type", None), "name", "")
         mode = "draft_decode" if mode == "decode" else mode
+        mode = DRAFTS.get((mode, kind), mode)
     elif mode == "target_verify":
         info = batch.spec_info
         nodes = int(info.draft_token_num)
         tokens = (nodes,) * len(reqs)
+        if (layout := getattr(info, "ragged_verify_layout", None)) is not None:
+            mode, tokens = "ragged_verify", tuple(layout.verify_lens_cpu or layout.verify_lens.tolist())
         if getattr(info, "retrieve_next_token", None) is not None:
             tensors |= {
                 "next": info.retrieve_next_token.reshape(len(reqs), nodes),

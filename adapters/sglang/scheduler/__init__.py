@@ -14,6 +14,8 @@ from __future__ import annotations
 
 FAKED = (
     "scheduler: the model's forward (target and draft) records what it is given and answers from the script",
+    "scheduler: on a CPU a server may be asked for what a GPU's may: overlap with speculation, DFLASH, DSPARK",
+    "scheduler: drafts of several layers, and those that share the target's cache, are the engine's EAGLE head",
     "scheduler: weights are the engine's own dummies; the checkpoint is a configuration of some kilobytes",
     "scheduler: the tokenizer process (requests are handed to recv_requests) and the detokenizer (outputs are read)",
     "scheduler: the multimodal processor (its output is the script's table, delta and items with a hash)",

@@ -19,7 +19,7 @@ from typing import Any
 
 from ropecheck.adapters.play import ServerConfig
 from ropecheck.adapters.sglang import absent_packages, boot, native
-from ropecheck.adapters.sglang.scheduler import slots
+from ropecheck.adapters.sglang.scheduler import drafts, slots
 
 VOCABULARY = 512
 STOP = 2
@@ -69,25 +69,10 @@ _MODEL: dict[str, Any] = {
     },
 }
 
-_LLAMA: dict[str, Any] = {
-    key: _MODEL[key] for key in _MODEL if not key.startswith(("vision", "image", "video", "arch"))
-}
-_LLAMA |= {"model_type": "llama", "tie_word_embeddings": False}
-
-DRAFTS: dict[str, dict[str, Any]] = {
-    "eagle": {**_LLAMA, "architectures": ["LlamaForCausalLMEagle"]},
-    "eagle3": {
-        **_LLAMA,
-        "architectures": ["LlamaForCausalLMEagle3"],
-        "draft_vocab_size": VOCABULARY,
-    },
-    "standalone": _MODEL,
-}
-"""Draft models by name."""
-
 # Those that a release does not have are left out.
 _ARGUMENTS: dict[str, Any] = {
     "load_format": "dummy",
+    "dtype": "float32",
     "skip_tokenizer_init": True,
     "sampling_backend": "pytorch",
     "disable_cuda_graph": True,
@@ -114,6 +99,10 @@ MODULES = (
     "sglang.srt.models.qwen2_5_vl",
     "sglang.srt.model_executor.runner.eager_runner",
     "transformers.models.auto.processing_auto",
+    "sglang.srt.speculative.multi_layer_eagle_worker_v2",
+    "sglang.srt.speculative.frozen_kv_mtp_worker_v2",
+    "sglang.srt.speculative.dflash_worker_v2",
+    "sglang.srt.speculative.dspark_components.dspark_worker_v2",
 )
 """Imported before any fork, so that a dozen servers cost one import."""
 
@@ -154,14 +143,18 @@ def build(server: ServerConfig, device: str = "cpu") -> Any:
     known = set(inspect.signature(arguments_module.ServerArgs).parameters)
     if missing := sorted(set(server.arguments) - known):
         raise NoSuchArgument(f"this release's server has no argument {missing[0]}")
-    if device == "cpu" and (problem := slots.lacking(server.arguments)):
+    problem = slots.lacking(server.arguments) if device == "cpu" else ""
+    if problem := problem or drafts.lacking(server.draft, device):
         raise NoSuchArgument(problem)
     refresh(scheduler)
     ours = _ARGUMENTS | {"device": device} | _ON[device]
     given = {name: value for name, value in ours.items() if name in known} | server.arguments
     if server.draft:
-        given["speculative_draft_model_path"] = checkpoint(DRAFTS[server.draft])
+        folder = given["speculative_draft_model_path"] = checkpoint(drafts.config(server.draft, _MODEL))
         given["speculative_draft_load_format"] = "dummy"
+        for argument, text in drafts.files(server.draft).items():
+            given[argument] = f"{folder}/{argument}"
+            Path(given[argument]).write_text(text)
     arguments = arguments_module.ServerArgs(model_path=checkpoint(_MODEL), **given)
     ports = arguments_module.PortArgs.init_new(arguments)
     if not hasattr(context, "SpawnRanks"):  # up to 0.5.20 ranks are the constructor's arguments

@@ -35,6 +35,10 @@ class Network:
         self.forwards = 0
         self._mode = ""
         self._step = 0
+        self._last: tables.Given | None = None
+        """The target's last forward."""
+        self._rows: dict[int, str] = {}
+        """Row of the cache -> the request that was prefilled there last."""
 
     def install(self, runner: Any, draft: bool = False) -> None:
         """Take the place of a model runner's network."""
@@ -50,6 +54,37 @@ class Network:
 
         runner.forward = noting
         runner.model.forward = network
+        if draft and (layers := getattr(runner.model, "layers", None)):  # of a block draft
+            self._watch_context(layers[0].self_attn.rotary_emb)
+
+    def _watch_context(self, rotary: Any) -> None:
+        """Record which positions the features of the target's last forward are rotated by, on their way into the
+        draft's cache."""
+        rotates = rotary.forward
+
+        def noting(positions: Any, *args: Any, **kwargs: Any) -> Any:
+            last = self._last
+            assert last is not None
+            tokens = last.tokens
+            if last.mode not in ("extend", "mixed"):
+                tokens = (len(positions) // len(last.reqs),) * len(last.reqs)
+            self._emit(
+                tables.Given(
+                    mode="draft_context",
+                    reqs=last.reqs,
+                    tokens=tokens,
+                    prefix_lens=(),
+                    seq_lens=(),
+                    draft=True,
+                    step=0,
+                    dtypes=(tables.dtype(positions), ""),
+                    held=tables.HostCopies(positions=positions),
+                    settled=True,
+                )
+            )
+            return rotates(positions, *args, **kwargs)
+
+        rotary.forward = noting
 
     def _forward(self, input_ids: Any, positions: Any, batch: Any, draft: bool) -> Any:
         self.forwards += 1
@@ -57,15 +92,20 @@ class Network:
         self._step = self._step + 1 if draft and mode == "decode" else 0
         step = max(0, self._step - 1)
         running = self._scheduler.running_batch
+        if batch.rids is None:  # a block draft's batch, which says rows of the cache alone
+            batch.rids = [self._rows[row] for row in batch.req_pool_indices.tolist()]
+        elif not draft and mode in ("extend", "mixed"):
+            self._rows |= zip(batch.req_pool_indices.tolist(), batch.rids, strict=False)
         read = _halves(batch) or (positions, batch.mrope_positions)
         given = tables.given(mode, batch, *read, running=running, draft=draft, step=step)
         given.settled = True
         if draft:
             self._emit(given)
             return self._draft(given, positions, batch)
+        self._last = given
         if not given.seq_lens:  # the engine knows them on the device alone
             given.held.wait()
-        if mode == "target_verify":
+        if given.nodes:
             logits, answers = self._verify(batch, given)
         else:
             answers = [[self.token(req, n)] for req, n in zip(given.reqs, given.lengths(), strict=True)]
@@ -80,39 +120,46 @@ class Network:
 
     def _draft(self, given: tables.Given, positions: Any, batch: Any) -> Any:
         """The draft model's forward: its answers are drafts, which commit nothing."""
-        count = len(given.reqs) if given.mode in ("extend", "mixed") else len(positions)
+        last = given.mode in ("extend", "mixed") or getattr(batch.spec_info, "select_index", None) is not None
+        count = len(given.reqs) if last else len(positions)
         logits = torch.zeros(count, VOCABULARY)
         for row in range(count):
             for rank in range(8):
                 logits[row, 20 + (row * 31 + self._step * 57 + self.forwards + rank * 3) % 400] = 8.0 - rank
-        return output(logits, batch, positions)
+        return output(logits, batch, positions, block=given.mode == "draft_block")
 
     def _verify(self, batch: Any, given: tables.Given) -> tuple[Any, list[list[int]]]:
         """Take some of the drafted tokens, then answer one more. Logits: one row per node."""
-        nodes, shape = given.nodes, (len(given.reqs), given.nodes)
         given.held.wait()
-        trees = tables.Trees(nodes, given.held.values("next"), given.held.values("sibling"))
-        tokens = batch.spec_info.draft_token.reshape(shape).tolist()
-        logits = torch.zeros(len(given.reqs) * nodes, VOCABULARY)
+        after, beside = given.held.values("next"), given.held.values("sibling")
+        trees = None if after is None else tables.Trees(given.nodes, after, beside)
+        drafted = batch.spec_info.draft_token.flatten().tolist()
+        logits = torch.zeros(len(drafted), VOCABULARY)
         answers = []
-        for row, (req, length) in enumerate(zip(given.reqs, given.lengths(), strict=True)):
+        start = 0
+        for row, (req, length, nodes) in enumerate(zip(given.reqs, given.lengths(), given.tokens, strict=True)):
+
+            def children(node: int, row: int = row, nodes: int = nodes) -> list[int]:
+                if trees is not None:
+                    return trees.children(row, node)
+                return [node + 1] if node + 1 < nodes else []
+
+            tokens = drafted[start : start + nodes]
             wanted = (zlib.crc32(req.encode()) + length) * self.accept % (nodes + 1)
             node = 0
             said: list[int] = []
-            while True:
-                children = trees.children(row, node)
-                if wanted <= len(said) or not children:
-                    break
-                token = tokens[row][children[length % len(children)]]
-                logits[row * nodes + node, token] = 1.0
+            while wanted > len(said) and (after_it := children(node)):
+                token = tokens[after_it[length % len(after_it)]]
+                logits[start + node, token] = 1.0
                 said.append(token)
-                node = next(child for child in children if tokens[row][child] == token)
-            drafted = {tokens[row][child] for child in trees.children(row, node)}
+                node = next(child for child in after_it if tokens[child] == token)
+            rivals = {tokens[child] for child in children(node)}
             last = self.token(req, length + len(said))
-            while last in drafted:
+            while last in rivals:
                 last += 1
-            logits[row * nodes + node, last] = 1.0
+            logits[start + node, last] = 1.0
             answers.append([*said, last])
+            start += nodes
         return logits, answers
 
     def token(self, req: str, length: int) -> int:
@@ -135,13 +182,16 @@ def _halves(batch: Any) -> tuple[Any, Any] | None:
     return positions, torch.cat([half.mrope_positions[:, own] for half, own in halves], dim=1)
 
 
-def output(logits: Any, batch: Any, positions: Any) -> Any:
-    """What a network returns, where its positions are: logits, and hidden states and logprobs where they are wanted."""
+def output(logits: Any, batch: Any, positions: Any, block: bool = False) -> Any:
+    """What a network returns, where its positions are: logits, and hidden states and logprobs where they are wanted.
+    block: of a draft whose tokens the engine reads off its hidden states."""
     hidden = None
     logits = logits.to(positions.device)
-    if getattr(batch.capture_hidden_mode, "name", "NULL") != "NULL":
-        full = batch.capture_hidden_mode.name == "FULL"
+    if block or getattr(batch.capture_hidden_mode, "name", "NULL") != "NULL":
+        full = block or batch.capture_hidden_mode.name == "FULL"
         hidden = torch.zeros(len(positions) if full else len(logits), HIDDEN, device=positions.device)
+        if block:  # so that drafts, and how sure it is of them, differ
+            hidden += (positions % 5 - 2)[:, None] * 500
     asked = None
     if batch.return_logprob and batch.extend_logprob_start_lens_cpu is not None:  # of a prompt's tokens
         spans = zip(batch.extend_logprob_start_lens_cpu, batch.extend_seq_lens_cpu, strict=True)

@@ -49,7 +49,7 @@ class Player:
         self.network = Network(scheduler, self.trace.append)
         self.network.install(scheduler.tp_worker.model_runner)
         inner = getattr(getattr(scheduler, "draft_worker", None), "draft_worker", None)
-        if (runner := getattr(inner, "draft_runner", None)) is not None:
+        for runner in getattr(inner, "draft_runners", None) or filter(None, [getattr(inner, "draft_runner", None)]):
             self.network.install(runner, draft=True)
         self._actions: deque[tuple[play.Action, Any]] = deque()
         """What the client does, each with the engine's message; None for a step."""

@@ -207,6 +207,10 @@ def install() -> None:
     drafts = _module("sglang.srt.speculative.draft_utils")
     if hasattr(getattr(drafts, "DraftBackendFactory", None), "_create_backend"):
         drafts.DraftBackendFactory._create_backend = draft_backend
+    frozen = _module("sglang.srt.speculative.frozen_kv_mtp_worker_v2")
+    if hasattr(frozen, "FrozenKVMTPDraftWorker"):
+        frozen.FrozenKVMTPDraftWorker._init_triton_draft_attn_backend = draft_backend
+    speculate_as_on_gpu()
     plan_as_triton()
     on_the_host()
     programs.install()
@@ -218,6 +222,33 @@ def without_binaries() -> None:
         missing = ModuleType("sgl_kernel.speculative")
         vars(missing)["reconstruct_indices_from_tree_mask"] = None
         sys.modules.setdefault("sgl_kernel.speculative", missing)
+
+
+class _AsOnGpu:
+    """Resolved arguments of a server on a CPU, as one on a GPU has them."""
+
+    device = "cuda"
+
+    def __init__(self, arguments: Any) -> None:
+        self._arguments = arguments
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._arguments, name)
+
+
+def speculate_as_on_gpu() -> None:
+    """What a server may be asked for: overlap with speculation, which users have by default, and drafts that a CPU is
+    not offered."""
+    hook = _module("sglang.srt.arg_groups.speculative_hook")
+    if hasattr(hook, "resolving_view"):
+        resolving: Callable[..., Any] = hook.resolving_view
+        vars(hook)["resolving_view"] = lambda arguments: _AsOnGpu(resolving(arguments))
+    choices = getattr(hook, "DRAFT_ATTENTION_BACKEND_CHOICES", [])
+    if "torch_native" not in choices:
+        choices.append("torch_native")
+    model = _module("sglang.srt.models.qwen2_5_vl").Qwen2_5_VLForConditionalGeneration
+    if not hasattr(model, "set_dflash_layers_to_capture"):
+        model.set_dflash_layers_to_capture = nothing
 
 
 def plan_as_triton() -> None:
@@ -264,6 +295,7 @@ def on_the_host() -> None:
     stream = getattr(torch.cpu, "Stream", None)
     if stream is not None and not hasattr(stream, "synchronize"):
         stream.synchronize = nothing
+    torch.Tensor.record_stream = nothing  # there is one
     pinned = torch.tensor
 
     def tensor(*args: Any, pin_memory: bool = False, **kwargs: Any) -> Any:
