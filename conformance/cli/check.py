@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -192,6 +193,8 @@ def _some() -> list[Scenario]:
 
 SERVERS = ("plain", "retracting_overlap", "eagle")
 """Configurations of the scheduler whose chosen scripts a change is looked for in: each takes seconds to start."""
+MIXED = ("overlap_mixed",)
+"""Where what those do not run is looked for."""
 
 
 def _tables() -> list[Subject]:
@@ -202,14 +205,14 @@ def _tables() -> list[Subject]:
     return [*cases("sglang"), *all_cases("sglang", 0, 0)]
 
 
-def _scripts() -> list[Subject]:
+def _scripts(servers: tuple[str, ...] = SERVERS) -> list[Subject]:
     """.. and then clients' scripts."""
     from ropecheck.conformance.scripts.chosen import all_scripts
 
-    return [one for one in all_scripts() if one.server in SERVERS]
+    return [one for one in all_scripts() if one.server in servers]
 
 
-_FURTHER = (_tables, _scripts)
+_FURTHER = (_tables, _scripts, partial(_scripts, MIXED))
 
 
 def _touching(checkout: Checkout, commit: str) -> Relevant | None:

@@ -80,7 +80,7 @@ def images() -> dict[str, Prompt]:
         "a picture first": (picture(4, 4), words(3)),
         "a picture last": (words(3), picture(6, 4)),
         "two pictures": (words(1), picture(4, 6), words(2), picture(8, 2), words(1)),
-        "two pictures of one grid, then another": (words(1), *2 * (picture(4, 4),), words(1), picture(2, 6), words(1)),
+        "two pictures of one grid, then another": (words(1), *2 * (picture(4, 4),), words(1), picture(2, 8), words(1)),
         "one token": (words(1), picture(2, 2), words(1)),
     }
 

@@ -17,6 +17,7 @@ import msgspec
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.run.choice import modes_of
 from ropecheck.conformance.run.phases import Driver, Phase
+from ropecheck.conformance.scenario.operations import Rotate
 from ropecheck.conformance.scripts.script import Script
 from ropecheck.conformance.subject import Subject
 from ropecheck.conformance.targets.changed import Function, function_of, touches
@@ -24,8 +25,8 @@ from ropecheck.conformance.version import suite_hash
 
 Subjects = Sequence[Subject]
 Kind = frozenset[str]
-"""A scenario's operations and forward modes, each once; a case's builder or route, its family, and whether it has
-several items of a kind; a script's server."""
+"""A scenario's operations, forward modes and layouts of a rotary embedding, each once; a case's builder or route, its
+family, and whether it has several items of a kind; a script's server."""
 
 
 def kind_of(scenario: Subject) -> Kind:
@@ -36,7 +37,8 @@ def kind_of(scenario: Subject) -> Kind:
         return frozenset((scenario.builder, scenario.mode, *several))
     if isinstance(scenario, Script):
         return frozenset(("script", scenario.server))
-    return frozenset({str(op.__struct_config__.tag) for op in scenario.ops} | modes_of(scenario))
+    layouts = {op.layout for op in scenario.ops if isinstance(op, Rotate)}
+    return frozenset({str(op.__struct_config__.tag) for op in scenario.ops} | modes_of(scenario) | layouts)
 
 
 @runtime_checkable
