@@ -170,6 +170,17 @@ def back_end(processor: Any, sent: media.Message, call: Call) -> Any:
     return process(processor, dataclasses.replace(sent, videos=tuple(map(str, range(len(sent.videos))))), call)
 
 
+def batch(processor: Any, sent: media.Message, call: Call) -> Any:
+    """The second of two requests that a client sends as one, in lists."""
+    fields = {"image_data": list(sent.images), "video_data": list(sent.videos)}
+    lists = {name: [[], items] for name, items in fields.items() if items}
+    two = imported("sglang.srt.managers.io_struct").GenerateReqInput(text=["w", sent.text], rid="r", **lists)
+    call(two.normalize_batch_and_arguments)
+    one = call(two.__getitem__, 1)
+    given = {"image_data": one.image_data, "audio_data": one.audio_data, "input_text": one.text}
+    return media.awaited(call(processor.process_mm_data_async, **given, request_obj=one))
+
+
 def cached(processor: Any, sent: media.Message, call: Call) -> Any:
     """Through the cache of preprocessed pictures, twice: the second answer comes out of it."""
     cache = imported("sglang.srt.multimodal.cache")
@@ -304,6 +315,7 @@ def model_class(processor: Any) -> Any:
 ROUTES: dict[str, Callable[[Any, media.Message, Call], Any]] = {
     "client": client,
     "token prompt": token_prompt,
+    "batch": batch,
     "cache": cached,
     "processor output": preprocessed,
     "embeddings": embedded,

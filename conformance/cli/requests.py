@@ -24,6 +24,8 @@ class PublicField(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the interface's own documentation says, in other words."""
     driven: tuple[str, ...] = ()
     """Values that are sent: "values: by what"."""
+    apart: bool = False
+    """No function of the engine that reads one of them handles positions; tests look into its source."""
     left_out: tuple[str, ...] = ()
     """Values that are not: "values: why"."""
 
@@ -92,7 +94,8 @@ def _lines(found: PublicRequests) -> Iterator[str]:
         for entry in entries:
             names = ", ".join(f"`{field}`" for field in entry.fields)
             says = f" ({entry.says})" if entry.says else ""
-            yield f"| {names}{says} | {entry.touches} | {'<br>'.join(entry.driven)} | {'<br>'.join(entry.left_out)} |"
+            left_out = (*entry.left_out, *(("**apart**",) if entry.apart else ()))
+            yield f"| {names}{says} | {entry.touches} | {'<br>'.join(entry.driven)} | {'<br>'.join(left_out)} |"
         yield ""
     yield from ("### Flags that touch nothing", "", "| flags | why |", "| --- | --- |")
     for why, patterns in found.others.items():

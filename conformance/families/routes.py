@@ -7,6 +7,7 @@ PREFIX = "route: "
 ROUTES: dict[str, str] = {
     "client": "pictures and clips as a client sends them",
     "token prompt": "the same with a prompt of token ids",
+    "batch": "one of two requests that are sent in lists",
     "cache": "pictures out of the cache of preprocessed media",
     "processor output": "pictures that the client preprocessed",
     "embeddings": "pictures that the client ran through the vision tower",

@@ -37,6 +37,8 @@ def routes_of(family: str, kind: str) -> tuple[str, ...]:
         found += ["token prompt"]
     if family in (*QWEN, "qwen3_omni") and family not in ("qwen4_exp", "cosmos3_omni"):  # which the engine refuses
         found += ["encoder apart"]
+    if family == "qwen2_vl":
+        found += ["batch"]
     if kind != "audio" and family in (*PAIRED, "qwen3_omni", "paddleocr_vl", "glm4_1v", "glm4_6v"):
         found += ["processor output"]
     if kind == "image" and family in PAIRED:

@@ -110,6 +110,53 @@ def test_every_flag_that_counts_is_listed_and_all_others_are_meant_by_a_pattern(
     assert len(listed) == len(set(listed))
 
 
+POSITIONS = re.compile(r"mrope|(^|_)positions?($|_)|rope_index")
+
+
+@cache
+def placing(root: Path) -> dict[str, bytes]:
+    """Files of the engine that speak of positions, but for those that declare flags."""
+    found = {path: path.read_bytes() for path in root.rglob("*.py") if path.name != "server_args.py"}
+    return {
+        str(path): body
+        for path, body in found.items()
+        if "arg_groups" not in path.parts and (b"position" in body or b"mrope" in body)
+    }
+
+
+def readers(root: Path, fields: set[str]) -> Iterator[tuple[str, str]]:
+    """(field, function) for every function that reads one of them and handles positions."""
+    for path, body in placing(root).items():
+        if not any(name.encode() in body for name in fields):
+            continue
+        lines = {
+            number for number, line in enumerate(body.decode().split("\n"), 1) if any(one in line for one in fields)
+        }
+        for node in ast.walk(ast.parse(body)):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            if lines.isdisjoint(range(node.lineno, (node.end_lineno or 0) + 1)):
+                continue
+            named = {getattr(one, "id", getattr(one, "attr", getattr(one, "arg", ""))) or "" for one in ast.walk(node)}
+            if any(POSITIONS.search(name) for name in named):
+                yield from ((field, f"{path}:{node.name}") for field in fields & named)
+
+
+@pytest.mark.engine
+def test_what_is_apart_is_read_by_no_function_that_handles_positions() -> None:
+    fields = {
+        field for entries in FOUND.classes().values() for entry in entries if entry.apart for field in entry.fields
+    }
+    assert len(fields) > 40
+    assert not list(readers(_source(), fields))
+    assert {field for field, _ in readers(_source(), {"speculative_num_draft_tokens"})}
+
+
+def test_few_values_have_no_reason_but_time() -> None:
+    told = [value for entries in FOUND.classes().values() for entry in entries for value in entry.left_out]
+    assert sum("not done yet" in value for value in (*told, *(one.why for one in FOUND.refused))) <= 20
+
+
 @pytest.mark.engine
 def test_a_new_flag_fails() -> None:
     found = flags(_source())
