@@ -25,8 +25,9 @@ from typing import Any
 
 import numpy as np
 
-WHOLE = tuple(f"torch.{name}" for name in ("bool", "uint8", "int8", "int16", "int32", "int64"))
-"""torch is not imported here: who forks has yet to say how many threads it may have."""
+HELD = tuple(f"torch.{name}" for name in ("bool", "uint8", "int8", "int16", "int32", "int64", "float32"))
+"""What tensors may hold: floats are moved. torch is not imported here: who forks has yet to say how many threads it
+may have."""
 INT32 = np.iinfo(np.int32)
 
 
@@ -133,6 +134,7 @@ LANGUAGE = SimpleNamespace(
     cdiv=lambda left, right: (left + right - 1) // right,
     static_range=range,
     range=range,
+    debug_barrier=lambda: None,  # one program runs after the other
     constexpr=None,
     int1=np.dtype(np.bool_),
     int32=np.dtype(np.int32),
@@ -225,12 +227,12 @@ class Program:
         self._function: Callable[..., None] = space[body.name]  # type: ignore[assignment]
 
     def launch(self, grid: tuple[int, ...], args: tuple[Any, ...], named: dict[str, Any]) -> bool:
-        """Run it once for every place of the grid. False: a tensor holds something else than whole numbers."""
+        """Run it once for every place of the grid. False: a tensor holds something else than `HELD`."""
         given = self._defaults | dict(zip(self._names, args, strict=False))
         given |= {name: one for name, one in named.items() if name in self._names}
         for name, one in given.items():
             if hasattr(one, "untyped_storage"):
-                if str(one.dtype) not in WHOLE or one.device.type != "cpu":
+                if str(one.dtype) not in HELD or one.device.type != "cpu":
                     return False
                 given[name] = Pointer(_memory(one), np.int64(one.storage_offset()))
             elif isinstance(one, float):

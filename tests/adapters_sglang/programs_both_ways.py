@@ -24,7 +24,7 @@ number = random.Random(0).randint
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _arithmetic(left, right, small, out, flags, N: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _arithmetic(left, right, small, out, flags, moved, N: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     """Sums that wrap, division towards zero, masks, casts, reductions: what the engine's programs may come to need."""
     row = tl.program_id(0)
     at = tl.arange(0, BLOCK)
@@ -47,6 +47,9 @@ def _arithmetic(left, right, small, out, flags, N: tl.constexpr, BLOCK: tl.const
     square = (c[:, None] == c[None, :]) & (at[:, None] > at[None, :])
     tl.store(out + 11 * BLOCK + at, tl.sum(square.to(tl.int32), axis=1))
     tl.store(flags + row * BLOCK + at, (a == b) | ~mask)
+    tl.debug_barrier()
+    tl.store(moved + row * N + at, tl.load(moved + row * N + at, mask=mask), mask=mask & (at > 1))
+    tl.store(moved + row * N, tl.load(moved + row * N + 1))
     odd = 0
     for step in tl.static_range(N):
         if tl.load(left + row * N + step) % 2 != 0:
@@ -84,7 +87,8 @@ def arithmetic() -> None:
     )
     out = torch.zeros(rows, 12 * block, dtype=torch.int64)
     flags = torch.zeros(rows, block, dtype=torch.bool)
-    both("arithmetic", lambda *own: _arithmetic[(rows,)](*own, count, block), *given, out, flags)
+    moved = tensor(-9, 9, rows, count) / 7
+    both("arithmetic", lambda *own: _arithmetic[(rows,)](*own, count, block), *given, out, flags, moved)
 
 
 def trees_of_masks(nodes: int) -> None:
