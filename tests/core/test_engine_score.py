@@ -16,6 +16,7 @@ from ropecheck.conformance.selftest.engine_score import (
     EngineFault,
     Functions,
     ScoredEdit,
+    by_phase,
     draw,
     exit_code,
     line,
@@ -148,3 +149,11 @@ def test_the_list_is_checked(tmp_path: Path) -> None:
     (tmp_path / "f.toml").write_text('[[function]]\nmodule = "m"\nnamed = []\n')
     with pytest.raises(UsageError, match=r"f\.toml"):
         load(tmp_path / "f.toml")
+
+
+def test_what_each_phase_catches_and_what_it_alone_does() -> None:
+    def scored(nth: int, *phases: str) -> ScoredEdit:
+        return ScoredEdit(EngineFault("m", "f", "sign", nth), "line 1", bool(phases), phases=phases)
+
+    found = [scored(0, "chosen", "laws"), scored(1, "laws"), scored(2)]
+    assert list(by_phase(found)) == ["chosen: 1 of 2; alone 0: ", "laws: 2 of 2; alone 1: f: sign 1"]
