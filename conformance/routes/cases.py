@@ -149,9 +149,9 @@ def videos() -> dict[str, Prompt]:
     return {
         "one clip": (words(2), film(2, 4, 6, 1.0), words(2)),
         "a slow clip": (words(1), film(2, 4, 4, 3.0), words(2)),
-        "two clips": (words(1), film(2, 4, 4, 1.0), words(1), film(3, 4, 6, 2.0), words(1)),
+        "two clips": (words(1), film(1, 4, 4, 1.0), words(1), film(3, 4, 6, 2.0), words(1)),
         "a picture, then a clip": (words(1), picture(4, 6), words(1), film(2, 4, 4, 2.0), words(1)),
-        "a clip of one step, then a picture": (words(1), film(1, 4, 4, 2.0), words(1), picture(4, 6), words(1)),
+        "a clip, then a picture": (words(1), film(2, 4, 4, 2.0), words(1), picture(4, 6), words(1)),
     }
 
 
