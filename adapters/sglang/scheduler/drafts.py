@@ -31,6 +31,8 @@ def lacking(name: str, device: str) -> str:
         return ""
     if importlib.util.find_spec(f"sglang.srt.speculative.{worker}") is None:
         return f"this release has no {worker}"
+    if importlib.util.find_spec("sglang.srt.speculative.spec_sampling_mask") is None:  # from 0.5.22 on
+        return f"the toy draft of {worker} has been tried from 0.5.22 on"
     return "" if device == "cpu" else f"the toy draft of {worker} has been tried on a CPU alone"
 
 
