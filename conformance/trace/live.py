@@ -295,7 +295,8 @@ class Histories:
         if sure:
             del session.turns[live.name]
         else:
-            session.turns[live.name].width = 0
+            saved = session.turns[live.name]
+            saved.width, saved.finished = 0, "abort"
         session.lost = session.lost or live.cut
 
     def too_long(self, live: LiveRequest) -> None:
