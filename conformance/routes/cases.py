@@ -184,7 +184,7 @@ def routed(family: str) -> Iterator[Case]:
     if family == "glm_image":
         yield from _of(family, drawn(), ("processor output",))
         yield from _of(family, drawn_by_default(), ("client",))
-        yield from _of(family, {"draws another picture": drawn()["draws another picture"]}, ("token prompt",))
+        yield from _of(family, {"one picture": drawn_by_default()["one picture"]}, ("token prompt",))
         return
     kinds = FAMILIES[family].kinds
     for kind, prompts in (("image", images() | resized()), ("video", videos()), ("audio", sounds("image" in kinds))):
