@@ -98,8 +98,8 @@ def test_a_cached_delta_is_reported(planted_worker: Worker) -> None:
 
 
 def test_aborts_are_reported(planted_worker: Worker) -> None:
-    """By the user, of one that runs (one that waits leaves the queue unmarked); by the engine, which refuses to replace a
-    turn of a streaming session."""
+    """By the user, of one that runs (one that waits leaves the queue unmarked); by the engine, which refuses to replace
+    a turn of a streaming session."""
     ids, media = prompt(PICTURE)
     steps = (*START, p.Abort(0), p.Observe((0, 1)), windows((1,), (0,), (2,)), p.Abort(1), p.Observe((0, 1)))
     seen = [found.states for found in planted_worker.ask(*steps) if isinstance(found, p.States)]
