@@ -131,9 +131,10 @@ def _forwards() -> Iterator[Scenario]:
 def _forward(
     *, far: str, mode: str, rows: int, place: str, beside: str, moment: str, path: str, lengths: str, items: str
 ) -> Scenario:
-    prompts = [BESIDE[beside]] * rows
-    prompts[{"first": 0, "middle": rows // 2, "last": rows - 1}[place]] = FAR[far]
-    start, batch = begun(mode_of(mode), rows, prompts)
+    each = -(-rows // len(mode_of(mode).parts))  # the parts of a batch share its rows
+    prompts = [BESIDE[beside]] * each
+    prompts[{"first": 0, "middle": each // 2, "last": each - 1}[place]] = FAR[far]
+    start, batch = begun(mode_of(mode), each, prompts)
     start = [replace(op, items=items) if isinstance(op, Submit) else op for op in start]
     batch = _whole(batch)
     back = _reading(mode_of(mode), batch, PREFILLING)
