@@ -42,7 +42,7 @@ UNCOVERED = {
 }
 
 NOT_DRIVEN = {
-    "DFLASH and DSPARK drafts, UNO": "built by hand without a three-row table",
+    "UNO drafts": "start with a GPU and FlashAttention 3 alone",
     "own batches of the frozen-KV MTP and multi-layer EAGLE graphs": "they are loaded with an EAGLE draft's batch",
     "DFLASH and DSPARK graphs; capture and replay": "load steps that are not called, and graphs themselves",
     "BailingMRotaryEmbedding": "a reader of three rows whose sections follow no paper",
