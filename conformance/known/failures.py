@@ -21,7 +21,7 @@ from ropecheck.conformance.judge.outcome import Failure, Outcome
 from ropecheck.conformance.known.base import alike
 from ropecheck.conformance.known.differences import KnownDifference
 from ropecheck.conformance.known.model import BUGS
-from ropecheck.conformance.known.stream import SCHEDULER_BUGS
+from ropecheck.conformance.known.scheduler import SCHEDULER_BUGS
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scripts.script import Script
 from ropecheck.conformance.store.files import pretty, read_any, subject_of, write_atomic

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from ropecheck.adapters import events
 from ropecheck.adapters.events import Arrived, Closed, Died, Event, Forward, Opened, Output, PromptRun, Retracted
 from ropecheck.conformance.known.failures import CAUSES
-from ropecheck.conformance.known.stream import KnownHistories, expected
+from ropecheck.conformance.known.scheduler import KnownHistories
+from ropecheck.conformance.known.stream import expected
 from ropecheck.conformance.trace.check import check_lines
 from ropecheck.conformance.trace.verdict import PREFIX, each
 

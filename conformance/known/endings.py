@@ -1,0 +1,203 @@
+"""How the known bugs end a scheduler: with which exception, in which function of the engine's, and when."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ropecheck.adapters import events
+from ropecheck.conformance.known.model import MEMBERS, OFFSET, REPLACE, SHARES, Inputs
+from ropecheck.conformance.known.scheduler import (
+    EMBEDS,
+    ENDS,
+    GATHERED,
+    PAUSED,
+    PREEMPTED,
+    PROMISED,
+    REFUSED,
+    STAGES,
+    TRANSFERRED,
+    KnownHistories,
+    grown,
+)
+from ropecheck.conformance.trace.live import LiveRequest
+
+
+def ended_by(known: KnownHistories, died: events.Died) -> str:
+    """The bug that ends the loop here, now, in this way; "" for none."""
+    function = died.where.rsplit(" ", 1)[-1]
+    for cause, error, name, pattern, so in ENDINGS:
+        so_far = cause in known.bugs and (error, name) == (died.error, function)
+        found = re.fullmatch(pattern, died.message) if so_far else None
+        if found is not None and so(known, *found.groups()):
+            return cause
+    return ""
+
+
+def _never_spawned(known: KnownHistories, wanted: str, free: str) -> bool:
+    """The last forward completed the prompt of a search, and another request was admitted with it."""
+    last = known.last
+    if last is None or last.mode not in ("extend", "mixed") or len(set(last.reqs)) < 2:
+        return False
+    news = [live for req in last.reqs if (live := known.live.get(req)) is not None and live in known.searches()]
+    return any(live.total == live.width + 1 and live.beams - 1 == int(wanted) > int(free) for live in news)
+
+
+def _reaches(known: KnownHistories) -> bool:
+    """Beside a search with its rows decodes a request whose table reaches its newest token."""
+    decoding = [live for live in known.going if live.running]
+    wide = [live for live in decoding if any(one.width >= live.total for one in _now(known, live))]
+    return bool(known.searches()) and bool(wide)
+
+
+def _now(known: KnownHistories, live: LiveRequest) -> list[Inputs]:
+    return grown(known.batched.get(live.name) or known.held(live.name), "", 2 * live.total + 64, known.bugs)
+
+
+def _short(known: KnownHistories, tokens: str, columns: str) -> bool:
+    """A turn that has left its session comes back: its window has fewer columns than tokens."""
+    for live in known.going:
+        if known.retracted.get(live.name, 0) > 1:
+            for one in _now(known, live):
+                for start in range(one.width):
+                    if one.width - start == int(columns) < int(tokens) <= live.total - start:
+                        return True
+    return False
+
+
+def _shrank(known: KnownHistories, prefix: str, protected: str) -> bool:
+    """Of two turns with one record, one has more in the cache than the other has tokens."""
+    for names in known.shared.values():
+        turns = [known.live[name] for name in names if name in known.live]
+        if any(one.total - 1 == int(prefix) for one in turns) and any(one.computed >= int(protected) for one in turns):
+            return True
+    return False
+
+
+def _leaks(known: KnownHistories, total: str, *parts: str) -> bool:
+    """At rest tokens are missing: two turns ran on one record. No more than both had, page by page."""
+    page = known.server.get("page_size", 1)
+    assert isinstance(page, int)
+    had = sum(known.ended.get(name, 0) + page - 1 for names in known.shared.values() for name in names)
+    return not known.going and 0 < int(total) - sum(map(int, parts)) <= had
+
+
+def _frees_twice(known: KnownHistories, total: str, *parts: str) -> bool:
+    """At rest there are more than there were: a search was sent back with its rows, and took others."""
+    had = sum(known.ended.get(name, 0) for name, bug in known.sent_back.items() if bug == PAUSED)
+    return not known.going and 0 < sum(map(int, parts)) - int(total) <= had
+
+
+def _waits_for_itself(known: KnownHistories) -> bool:
+    """A search waits for rows that it holds, and nothing runs."""
+    rows = known.server.get("max_running_requests", 0)
+    assert isinstance(rows, int)
+    return any(live.name in known.sent_back and rows - known.kept_rows < live.beams for live in known.going)
+
+
+LEAK = (
+    r"pool memory leak detected! \[full\] total=(\d+), available=(\d+), evictable=(\d+), protected=(\d+), "
+    r"session_held=(\d+), uncached=(\d+)"
+)
+
+ENDINGS: tuple[tuple[str, str, str, str, Callable[..., bool]], ...] = (
+    (
+        PROMISED,
+        "AssertionError",
+        "_spawn_member_rows",
+        r"Beam member spawn needs (\d+) req-to-token slots but only (\d+) are free;.*",
+        _never_spawned,
+    ),
+    (
+        PAUSED,
+        "AssertionError",
+        "strip_beam_tail",
+        "reqs changed while a beam tail was attached",
+        lambda known: known.pausing and bool(known.tail),
+    ),
+    (
+        TRANSFERRED,
+        "AssertionError",
+        "take",
+        "session_id='(.*)' already has a slot",
+        lambda known, session: session in known.recorded and known.second_turn(session, False),
+    ),
+    (
+        REFUSED,
+        "AssertionError",
+        "take",
+        "session_id='(.*)' already has a slot",
+        lambda known, session: known.second_turn(session, True),
+    ),
+    (
+        ENDS,
+        "AssertionError",
+        "try_match_prefix",
+        r"streaming session prefix shrank: prefix_len=(\d+) < slot\.kv\.cache_protected_len=(\d+)",
+        _shrank,
+    ),
+    (MEMBERS, "IndexError", "_compute_mrope_positions_decode", "list index out of range", _reaches),
+    (
+        REPLACE,
+        "RuntimeError",
+        "create_req",
+        "dictionary changed size during iteration",
+        lambda known: REPLACE in known.due,
+    ),
+    (
+        EMBEDS,
+        "TypeError",
+        "create_req",
+        r"object of type 'NoneType' has no len\(\)",
+        lambda known: EMBEDS in known.due,
+    ),
+    (
+        REFUSED,
+        "RuntimeError",
+        "_extend_session_image_inputs",
+        "upper bound and lower bound inconsistent with step sign",
+        lambda known: REFUSED in known.due,
+    ),
+    (
+        OFFSET,
+        "IndexError",
+        "_scatter_mm_embedding",
+        ".*",
+        lambda known: any(OFFSET in known.causes.get(one.name, ()) and not one.running for one in known.going),
+    ),
+    (
+        ENDS,
+        "RuntimeError",
+        "fill_from",
+        r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension 1",
+        _short,
+    ),
+    (
+        GATHERED,
+        "RuntimeError",
+        "_pad_tensor_to_size",
+        r"Trying to create tensor with negative dimension -(\d+): \[-\1\]",
+        lambda known, rows: sum(one.beams - 1 for one in known.searches()) == int(rows),
+    ),
+    (
+        SHARES,
+        "RuntimeError",
+        "compute_spec_mrope_positions",
+        r"shape '\[(\d+), -1\]' is invalid for input of size (\d+)",
+        lambda known, rows, width: int(width) % int(rows) > 0 and known.running == int(rows),
+    ),
+    (
+        STAGES,
+        "TypeError",
+        "run_batch",
+        r"(FrozenKVMTPWorkerV2)\.forward_batch_generation\(\) got an unexpected keyword argument 'pp_proxy_tensors'",
+        lambda known, _: (
+            known.server.get("speculative_algorithm") == "FROZEN_KV_MTP"
+            and known.server.get("disable_overlap_schedule", True) is True
+        ),
+    ),
+    (PREEMPTED, "Stuck", "ingest_requests", "requests are left, and nothing moves them", _waits_for_itself),
+    (ENDS, "ValueError", "raise_error_or_warn", LEAK, _leaks),
+    (PAUSED, "ValueError", "raise_error_or_warn", LEAK, _frees_twice),
+)
+"""Ends of the loop: the bug, the exception, the engine's function, its whole message, and when it must come."""

@@ -1,0 +1,369 @@
+"""The known bugs at work in a scheduler: what its requests hold there, and what their rows read.
+
+An event stream says what the scheduler decided; how often it tried to admit a request it does not say. So what is held
+is known in the forms that it may have by then, and what a row reads leaves those that give it, number for number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate, pairwise
+
+import msgspec
+import numpy as np
+
+from ropecheck.adapters import events
+from ropecheck.conformance.known.model import (
+    BY_DELTA,
+    DRAFTED,
+    DRAFTS,
+    FROM_T,
+    MEMBERS,
+    OFFSET,
+    REPLACE,
+    SHARES,
+    Inputs,
+    continued,
+    cut,
+    topped_up,
+)
+from ropecheck.conformance.trace.live import Histories, LiveRequest
+from ropecheck.reference.prompt_tables import prompt_table
+from ropecheck.reference.timeline import IntArray
+from ropecheck.spec.history import Delta, History, Run, run_length, text
+from ropecheck.spec.modes.declaration import Tokens
+from ropecheck.spec.views import Place
+
+REFUSED = "refused-turn-goes-on"
+CLOSED = "close-drops-the-media"
+ABORTED = "abort-drops-the-media"
+ZERO = "offset-zero-is-none"
+STAYS = "too-long-a-turn-stays"
+EMBEDS = "embeddings-are-no-turn"
+ENDS = "retraction-ends-a-turn"
+PAUSED = "pause-retracts-a-search"
+PREEMPTED = "preemption-retracts-a-search"
+PROMISED = "rows-are-promised-twice"
+GATHERED = "padding-counts-no-beams"
+FAILED = "failed-transfer-stays-in-flight"
+TRANSFERRED = "transferred-turn-has-a-record-too-many"
+STAGES = "worker-knows-no-stages"
+
+SCHEDULER_BUGS: dict[str, str] = {
+    REFUSED: "a turn that is refused stays in its session: its media are put behind nothing, and it takes a record",
+    CLOSED: "a session that is closed takes the media of its turns, also of those that wait",
+    ABORTED: "a turn that was given up has no media for the turn that continues it",
+    ZERO: "a turn with an offset of 0 is one without an offset",
+    STAYS: "a turn that is refused because it is too long stays in its session, as one token of text",
+    EMBEDS: "a session's turn of embeddings raises",
+    ENDS: "a streaming session's turn that is retracted counts as ended: the next is taken, both have one array of "
+    "tokens and one record, and a turn that ends twice leaves its session and takes its media along",
+    PAUSED: "a pause takes a beam search's memory back, and not that of its further rows",
+    PREEMPTED: "a request of a higher priority takes a beam search's memory back, and not that of its further rows",
+    PROMISED: "the rows that a beam search will need are given to a request that is admitted with it",
+    GATHERED: "a forward is padded to its requests, without the further rows of its beam searches",
+    FAILED: "a streaming session's turn that is given up on a decode server before its cache came stays in flight",
+    TRANSFERRED: "a streaming session's second turn on a decode server brings a record where there is one",
+    STAGES: "a speculative worker that runs in step with the scheduler is handed a pipeline's tensors, and takes none",
+}
+"""Every cause of a scheduler's own by the name that entries use, and what comes out; it has `model`'s as well."""
+
+IN_FLIGHT = "Streaming session already has an active request."
+"""Why a streaming session refuses a turn beside another."""
+
+NOTHING = Inputs(np.zeros((3, 0), dtype=np.int64), 0, ())
+"""The media inputs of a request that has none."""
+
+
+@dataclass(eq=False)
+class Media:
+    """Media inputs, which requests may share."""
+
+    options: list[Inputs]
+    """In every form that they may have by now."""
+    causes: set[str] = field(default_factory=set)
+    growing: dict[str, range] = field(default_factory=dict)
+    """Retracted requests that hold them: whenever one is considered the table gains so many columns."""
+
+
+class KnownHistories(Histories):
+    """What is live, and held, in a scheduler with these bugs. Memory is bounded by the stream."""
+
+    def __init__(self, family: str, bugs: Collection[str], server: Mapping[str, object]) -> None:
+        """server: the arguments that it was started with."""
+        super().__init__(family)
+        self.bugs = frozenset(bugs)
+        self.server = server
+        self.media: dict[str, Media] = {}
+        """By request."""
+        self.batched: dict[str, Media] = {}
+        """By request: what the running batch took when it joined."""
+        self.causes: dict[str, set[str]] = {}
+        """By request: which bugs have touched it."""
+        self.retracted: dict[str, int] = {}
+        """Turns of streaming sessions -> how often they were retracted."""
+        self.shared: dict[str, tuple[str, str]] = {}
+        """Session -> two turns that run on one record."""
+        self.recorded: set[str] = set()
+        """Sessions whose record came from another engine."""
+        self.ended: dict[str, int] = {}
+        """Requests that have ended -> their tokens, over all beams."""
+        self.failed: set[str] = set()
+        """Turns that were given up before their cache had come from another engine, and stay in flight."""
+        self.sent_back: dict[str, str] = {}
+        """Beam searches that were retracted with their rows -> by which bug."""
+        self.kept_rows = 0
+        """Rows that nobody will give back."""
+        self.tail: set[str] = set()
+        """Beam searches whose rows hang on the running batch."""
+        self.pausing = False
+        """A pause with retraction has come since the last forward."""
+        self.due: set[str] = set()
+        """Bugs that the clients' last messages, since the last forward, let end the loop."""
+        self.last: events.Forward | None = None
+        self.at = 0
+        self.looked: set[tuple[int, int | None]] = set()
+        """Where something is known: event, and row of a forward."""
+
+    def see(self, event: events.Event, at: int) -> None:
+        """An event, before it is judged."""
+        self.at = at
+        match event:
+            case events.Output(req=req):
+                refused = FAILED in self.causes.get(req, ()) and event.finished
+                live = None if req in self.unsettled else self.live.get(req)
+                judged = live is not None and (not live.refuse or bool(event.finished))
+                if judged and (not refused or event.message == IN_FLIGHT):
+                    self.looked.add((at, None))
+            case events.Control(what="pause retract"):
+                self.pausing = True
+            case events.Forward(draft=False):
+                if event.mode in ("decode", "beam_decode"):
+                    self.tail = {req for at, req in enumerate(event.reqs) if req in event.reqs[:at]}
+                self.pausing, self.due, self.last = False, set(), event
+            case events.Transfer(req=req):
+                self.batched[req] = self.held(req)
+                if (live := self.live.get(req)) is not None and live.session:
+                    self.recorded.add(live.session)
+            case _:
+                pass
+
+    def held(self, req: str) -> Media:
+        return self.media.get(req) or Media([NOTHING])
+
+    def touch(self, req: str, *causes: str) -> None:
+        self.causes.setdefault(req, set()).update(causes)
+
+    # ------------------------------------------------------------ requests and sessions
+
+    def arrive(self, event: events.Arrived) -> LiveRequest | None:
+        if event.offset == 0 and ZERO in self.bugs:
+            self.touch(event.req, ZERO)
+            event = msgspec.structs.replace(event, offset=None)
+        session = self.sessions.get(event.session)
+        before = self.live.get(session.last) if session is not None and session.streaming else None
+        if event.replace and not event.parent and session is not None and session.turns and not session.streaming:
+            self.due.add(REPLACE)
+        if event.embeds and session is not None:
+            self.due.add(EMBEDS)
+        live = super().arrive(event)
+        prompt = tuple(map(_run, event.prompt))
+        own = prompt_table(self.family, prompt)
+        brings = any(not run.is_text for run in prompt)
+        may_refuse = live is None or live.refuse is not False
+        if session is not None and may_refuse and brings and own.shape[1] > 1:
+            self.due.add(REFUSED)
+        if live is None or live.refuse:
+            if session is not None and session.in_flight in self.failed:
+                self.touch(event.req, FAILED)
+            return live
+        start = live.width - own.shape[1]
+        made = Media([NOTHING])
+        if live.parent:
+            parents = self.held(live.parent)
+            cuts = event.offset is not None
+            made = _each(parents, partial(cut, tokens=start)) if cuts and OFFSET not in self.bugs else parents
+            self.touch(event.req, *self.causes.get(live.parent, ()), *[OFFSET] * cuts)
+            if STAYS in self.causes.get(live.parent, ()):
+                return live
+            if live.forgotten is not None and ABORTED in self.bugs:  # it may have come before its parent's media went
+                made = Media([*made.options, NOTHING], made.causes | {ABORTED})
+        if brings:
+            items = self._items(prompt, start)
+            made = _each(made, lambda one: continued(one, own, items, start))
+        self.media[event.req] = made
+        if before is not None and not before.finished and before.name in self.retracted:
+            self.join(before, live)
+        return live
+
+    def _items(self, prompt: History, start: int) -> tuple[tuple[int, int], ...]:
+        """Half-open token ranges of a prompt's media, where it begins at token `start`."""
+        stops = list(accumulate((run_length(self.family, run) for run in prompt), initial=start))
+        return tuple(pair for run, pair in zip(prompt, pairwise(stops), strict=True) if not run.is_text)
+
+    def join(self, before: LiveRequest, live: LiveRequest) -> None:
+        """A turn is taken while a retracted one waits: its tokens are put into the array of both."""
+        before.width = live.width
+        self.shared[live.session] = (before.name, live.name)
+        self.touch(before.name, ENDS)
+        self.touch(live.name, ENDS)
+
+    def close(self, session: str) -> None:
+        closing = self.sessions.get(session)
+        if closing is not None and not closing.streaming and CLOSED in self.bugs:
+            for turn in closing.turns:
+                self.drop(turn, CLOSED)
+        super().close(session)
+
+    def drop(self, req: str, cause: str) -> None:
+        """Its media inputs are gone; who shares them has them still."""
+        self.media[req] = Media([NOTHING], self.held(req).causes | {cause})
+
+    def retract(self, name: str) -> None:
+        live = self.live.get(name)
+        if live is not None:
+            media = self.held(name)
+            if FROM_T in self.bugs and live.outputs:
+                media.growing[name] = range(live.delivered, len(live.outputs) + 1)
+                media.causes.add(FROM_T)
+            if live.beams > 1 and live.running:
+                self.sent_back[name] = PAUSED if self.pausing else PREEMPTED
+                self.kept_rows += live.beams - 1
+        super().retract(name)
+        session = self.sessions.get(live.session) if live is not None else None
+        if live is None or session is None or not session.streaming or ENDS not in self.bugs:
+            return
+        self.retracted[name] = self.retracted.get(name, 0) + 1
+        self.touch(name, ENDS)
+        if self.retracted[name] == 1:
+            session.in_flight, session.last = "", name
+            saved = session.turns[name]
+            saved.finished, saved.outputs = "length", live.delivered
+
+    def too_long(self, live: LiveRequest) -> None:
+        saved = None if live.session not in self.sessions else self.sessions[live.session].turns.get(live.name)
+        super().too_long(live)
+        if saved is not None and STAYS in self.bugs:
+            saved.history, saved.width, saved.tabulated, saved.finished = (text(1),), 1, 1, "abort"
+            self.sessions[live.session].turns[live.name] = saved
+            self.drop(live.name, STAYS)
+            self.touch(live.name, STAYS)
+
+    def finish(self, live: LiveRequest, reason: str) -> None:
+        self.ended[live.name] = live.total * live.beams
+        session = self.sessions.get(live.session)
+        left = self.retracted.get(live.name, 0)
+        in_flight = "" if session is None else session.in_flight
+        super().finish(live, reason)
+        if left and session is not None:
+            session.turns[live.name].finished = "length"
+            self.drop(live.name, ENDS)
+            if left > 1 and in_flight != live.name:  # it had no session any more
+                session.in_flight = in_flight
+        elif reason == "abort" and ABORTED in self.bugs:
+            self.drop(live.name, ABORTED)
+        never_came = self.server.get("disaggregation_mode") == "decode" and live.name not in self.batched
+        if session is not None and session.streaming and reason == "abort" and never_came and FAILED in self.bugs:
+            session.in_flight = live.name
+            self.failed.add(live.name)
+
+    # ------------------------------------------------------------ rows
+
+    def read(
+        self, live: LiveRequest, event: events.Forward, row: int, tokens: Tokens, columns: Sequence[tuple[int, ...]]
+    ) -> Place:
+        name = live.name
+        self.looked |= {(self.at, None), (self.at, row)}
+        if event.reqs.index(name) < row and MEMBERS in self.bugs:
+            self.touch(name, MEMBERS)
+            return _place(NOTHING)
+        joins = event.mode in ("extend", "split_prefill") or (event.mode == "mixed" and not live.running)
+        if joins and not event.draft:
+            self.batched[name] = self.held(name)
+        media = self.batched.get(name) or self.held(name)
+        media.options = grown(media, name if joins else "", 2 * live.total + 64, self.bugs)
+        if event.mode == "ragged_verify" and SHARES in self.bugs:
+            self.touch(name, SHARES, *media.causes)
+            return self.shares(event, row, tokens)
+        by_delta = event.mode in BY_DELTA and (event.mode not in DRAFTS or DRAFTED in self.bugs)
+        if by_delta and event.mode in DRAFTS and tokens.first < media.options[0].width:
+            self.touch(name, DRAFTED)
+        seen = np.array(columns, dtype=np.int64)
+        fitting = [one for one in media.options if np.array_equal(_columns(one, tokens, by_delta), seen)]
+        media.options = fitting or media.options
+        self.touch(name, *media.causes)
+        return _place(media.options[0], by_delta)
+
+    def shares(self, event: events.Forward, row: int, tokens: Tokens) -> Place:
+        """Packed columns, dealt out as if every request had as many."""
+        share = sum(event.tokens) // len(event.reqs)
+        deltas = [(self.batched.get(req) or self.held(req)).options[0].delta for req in event.reqs]
+        start = sum(event.tokens[:row])
+        line = [0] * (max(tokens) + 1)
+        for at, index in enumerate(tokens, start):
+            line[index] = index + deltas[at // share]
+        return Place(rows=(tuple(line),) * 3, tabulated=len(line), delta=Delta(0), has_media=True)
+
+    # ------------------------------------------------------------ the end
+
+    @property
+    def going(self) -> list[LiveRequest]:
+        """Requests that have not ended."""
+        return [live for live in self.live.values() if not live.finished]
+
+    @property
+    def running(self) -> int:
+        """How many of them have their whole prompt."""
+        return sum(live.running for live in self.going)
+
+    def searches(self) -> list[LiveRequest]:
+        """Beam searches that have their rows."""
+        return [live for live in self.going if live.beams > 1 and live.running]
+
+    def second_turn(self, session: str, refused: bool) -> bool:
+        """Whether a session has a turn that waits, and that is to be refused or not."""
+        return any(
+            live.session == session and not live.computed and bool(live.refuse) is refused for live in self.going
+        )
+
+
+def grown(media: Media, considered: str, most: int, bugs: Collection[str]) -> list[Inputs]:
+    """The forms that they may have now. considered: the request that has just been admitted, and was considered at
+    least once; from there on it grows them no more. most: columns that anybody reads."""
+    options = media.options
+    for name, counts in list(media.growing.items()):
+        kept = name != considered or 0 in counts
+        found = {one.width: one for one in options} if kept else {}
+        for count in counts:
+            for one in options:
+                table = one.table
+                while count and 0 < table.shape[1] <= most:
+                    table = topped_up(table, count, bugs)
+                    found.setdefault(table.shape[1], Inputs(table, one.delta, one.items))
+        options = list(found.values()) or options
+        if name == considered:
+            del media.growing[name]
+    return options
+
+
+def _each(media: Media, change: Callable[[Inputs], Inputs | None]) -> Media:
+    """Media inputs of its own, from those of another in whatever form."""
+    made = {one.table.tobytes(): one for one in (change(each) or NOTHING for each in media.options)}
+    return Media(list(made.values()), set(media.causes))
+
+
+def _place(inputs: Inputs, by_delta: bool = False) -> Place:
+    table = inputs.table[:, :0] if by_delta else inputs.table
+    rows = tuple(map(tuple, table.tolist()))
+    return Place(rows=rows, tabulated=table.shape[1], delta=Delta(inputs.delta), has_media=bool(inputs.width))
+
+
+def _columns(inputs: Inputs, tokens: Tokens, by_delta: bool) -> IntArray:
+    """The columns of these tokens, int64 [3, n]."""
+    return np.array(_place(inputs, by_delta).columns(tuple(tokens)), dtype=np.int64)
+
+
+def _run(run: events.PromptRun) -> Run:
+    return Run(kind=run.kind, tokens=run.tokens, grid=run.grid, seconds_per_grid=run.seconds_per_grid)
