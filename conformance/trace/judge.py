@@ -185,7 +185,8 @@ class Judge:
             found += self._count(name, event, row, live, start + count, at)
             if live.free and start:
                 self._saw("prefix hit")
-            return mode.parts[0].tokens(prefix_len=start, extend_len=count), found
+            # A begin before the history names no tokens; its rule has said so.
+            return mode.parts[0].tokens(prefix_len=start if start >= 0 else live.computed, extend_len=count), found
         if live.undecided:
             live.resume()
         if event.reqs.index(live.name) < row:  # a further beam of the request is as long as its first

@@ -120,6 +120,12 @@ def test_each_rule_is_broken_once(key: tuple[str, str, str], stream: tuple[Event
     assert key in keys(*stream)
 
 
+@pytest.mark.parametrize("start", [-1, -3, -100, -(2**40)])
+def test_a_window_that_begins_before_the_history_is_a_failure(start: int) -> None:
+    wrong = keys(arrive(), prefill("a", prefix_lens=(start,)))
+    assert [key for key in wrong if key[0] == "schedule.window"], wrong
+
+
 def test_an_ended_request_may_ride_along_once_and_no_longer() -> None:
     end = (*RIGHT, Output("a", (52,), "length"))
     other: list[Event] = [arrive("b", (PromptRun("text", 2),)), *(_text("b", n) for n in range(5))]
