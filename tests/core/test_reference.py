@@ -120,12 +120,15 @@ def test_states_that_no_request_leads_to_are_refused(ops: tuple[Operation, ...],
         draft((0,), 2, buffer="multi_layer", buffer_rows=1),
         draft_extend((0,), 2, buffer="frozen_kv", buffer_rows=1),
         decode((0,), buffer="frozen_kv", buffer_rows=1),
-        extend((window(0),), buffer="graph"),
+        extend((window(0),), buffer="multi_layer", buffer_rows=1),
     ],
 )
 def test_a_buffer_that_the_forward_is_never_loaded_into_is_refused(op: Operation) -> None:
     state = State(family="qwen2_vl")
-    for before in (Submit(0, IMAGE), *(() if op == extend((window(0),), buffer="graph") else [extend((window(0),))])):
+    for before in (
+        Submit(0, IMAGE),
+        *(() if op == extend((window(0),), buffer="multi_layer", buffer_rows=1) else [extend((window(0),))]),
+    ):
         state = apply(state, before).state
     with pytest.raises(OutOfDomain, match="is not loaded into a buffer"):
         apply(state, op)

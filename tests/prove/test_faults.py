@@ -55,7 +55,7 @@ FAULTS = (
     ),
     ("laws.branch_is_its_own_history", "session:continued", "prompt + reply + new", "reply + prompt + new"),
     ("laws.retract_and_resume", "retraction:history", "prompt + outputs", "prompt"),
-    ("laws.retract_and_resume", "history:next_position", "max(max(column) for", "max(column[0] for"),
+    ("laws.retract_and_resume", "history:next_position", "map(max, columns)", "column[0] for column in columns"),
     ("session.append", "session:append", "_reply(turn.saved)", "turn.saved.outputs"),
     ("session.append", "families.declaration:block", "start + row", "row"),
     ("session.append", "families.declaration:ramp", "start + i", "i"),

@@ -20,6 +20,7 @@ FAKED = (
     "scheduler: the tokenizer process (requests are handed to recv_requests) and the detokenizer (outputs are read)",
     "scheduler: the multimodal processor (its output is the script's table, delta and items with a hash)",
     "scheduler: of a decode server the prefill server (the engine's fake), of a hierarchical cache the copies",
+    "scheduler: a hierarchical cache keeps no 10 GiB of the host's memory free: a toy's is some megabytes",
     "scheduler: on a CPU Triton's language, for the engine's programs over whole numbers (they run on numpy)",
     "scheduler: vllm._custom_ops.rotary_embedding is importable and never called",
 )

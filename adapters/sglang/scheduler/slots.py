@@ -291,6 +291,9 @@ def on_the_host() -> None:
     common = _module("sglang.srt.mem_cache.pool_host.common")
     if hasattr(common, "_cuda_host_register"):
         vars(common)["_cuda_host_register"] = nothing
+    for module in [found for name, found in sys.modules.items() if name.startswith("sglang.srt.mem_cache")]:
+        if "HICACHE_HOST_MEMORY_RESERVE_BYTES" in vars(module):  # a toy's cache is some megabytes
+            vars(module)["HICACHE_HOST_MEMORY_RESERVE_BYTES"] = 0
     torch = _module("torch")
     stream = getattr(torch.cpu, "Stream", None)
     if stream is not None and not hasattr(stream, "synchronize"):
