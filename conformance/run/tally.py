@@ -99,6 +99,7 @@ class Tally:
         shown = {known.name for known in expected_by if known is not None}
         asked = (one for one in done.predicted if one.mode in outcome.by_mode.get(one.rule, ()))
         must = {one.key for one in asked if not one.causes}  # of a stream, what is predicted has been shown
+        must -= {failure.key for failure in outcome.failures}  # which entries of that key say is in `shown`
         if not must and not shown:
             return
         entries: tuple[Known | KnownDifference, ...] = (*self.summary.header.known, *self.summary.header.differences)
