@@ -217,6 +217,15 @@ def match(failure: Failure, entries: Iterable[Known], predicted: Iterable[Failur
     return None
 
 
+def shared(entries: Iterable[Known]) -> dict[tuple[str, str, str], tuple[str, ...]]:
+    """What entries of several modelled bugs show alike -> these bugs."""
+    found: dict[tuple[str, str, str], set[str]] = {}
+    for known in entries:
+        if known.entry.cause in BUGS:
+            found.setdefault(known.entry.key, set()).add(known.entry.cause)
+    return {key: tuple(sorted(causes)) for key, causes in found.items() if len(causes) > 1}
+
+
 def nearest(failure: Failure, entries: Iterable[Known], predicted: Iterable[Failure]) -> Known | None:
     """The entry that is closest to a failure which the listed bugs predict, number for number, where none has its
     shape: what a wrong table shows first depends on what else is in it."""

@@ -8,7 +8,7 @@ Consequences are predicted like anything else: they come out of what the wrong e
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -17,6 +17,7 @@ import numpy as np
 from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.judge.verdict import judge
+from ropecheck.conformance.known.base import alike
 from ropecheck.conformance.plan.planner import Plan, decoded
 from ropecheck.conformance.reference_engine import ReferenceEngine, answer, tensor, without_start
 from ropecheck.conformance.scenario.operations import Abort, Build, Operation, Retract, Rotate, Scenario, Submit, Turn
@@ -341,6 +342,19 @@ SHOWN_IN = {
     **dict.fromkeys(DRAFTS, DRAFTED),
 }
 """Mode or buffer -> the bug of its own."""
+
+
+def attributed(
+    planned: Plan, found: Sequence[Failure], shared: Mapping[tuple[str, str, str], Collection[str]]
+) -> tuple[Failure, ...]:
+    """Failures that several bugs may show alike, each with those that give it alone. shared: by what they show."""
+    asked = sorted({bug for one in found for bug in shared.get(one.key, ())})
+    alone = {bug: predicted(planned, frozenset({bug})) for bug in asked}
+
+    def causes(failure: Failure) -> tuple[str, ...]:
+        return tuple(bug for bug in shared.get(failure.key, ()) if any(alike(failure, one) for one in alone[bug]))
+
+    return tuple(msgspec.structs.replace(one, causes=causes(one)) for one in found) if asked else tuple(found)
 
 
 def predicted(planned: Plan, bugs: frozenset[str]) -> tuple[Failure, ...]:

@@ -123,6 +123,7 @@ class Runner:
         self._shard = settings.shard
         self._device = settings.device
         self._bugs = frozenset(known.entry.cause for known in header.known)
+        self._shared = known_list.shared(header.known)
         self._seen: set[str] = set()
         self._phase = ""
         self._passing = Passing()
@@ -300,7 +301,8 @@ class Runner:
             return family_known.predicted(planned.scenario, answer.results[0], header.differences, *release)
         if isinstance(planned, ScriptPlan):
             return stream.predicted(planned.scenario, answer.results[0], outcome.failures, self._bugs)
-        return model.predicted(planned, model.bugs_of(self._bugs))
+        found = model.predicted(planned, model.bugs_of(self._bugs))
+        return model.attributed(planned, found, self._shared)
 
     def _tell(self) -> None:
         """Say at once what is new. Raises Enough when that was as much as was asked for."""

@@ -98,8 +98,8 @@ class Tally:
         outcome = done.outcome
         shown = {known.name for known in expected_by if known is not None}
         asked = (one for one in done.predicted if one.mode in outcome.by_mode.get(one.rule, ()))
-        must = {one.key for one in asked if not one.causes}  # of a stream, what is predicted has been shown
-        must -= {failure.key for failure in outcome.failures}  # which entries of that key say is in `shown`
+        failed = {failure.key for failure in outcome.failures}  # which entries of these keys say is in `shown`
+        must = {(one.key, cause) for one in asked if one.key not in failed for cause in one.causes or BUGS}
         if not must and not shown:
             return
         entries: tuple[Known | KnownDifference, ...] = (*self.summary.header.known, *self.summary.header.differences)
@@ -107,7 +107,7 @@ class Tally:
             if isinstance(known, KnownDifference):
                 says = self._says(known, done) if known.gives else known.name in shown
             else:
-                says = known.name in shown or (known.entry.cause in BUGS and known.entry.key in must)
+                says = known.name in shown or ((known.entry.key, known.entry.cause) in must)
             if says or known.name in shown:
                 counts = self.summary.entries.setdefault(done.phase, {}).setdefault(known.name, Counts())
                 counts.predicted += says

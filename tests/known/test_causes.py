@@ -13,8 +13,8 @@ from ropecheck.adapters.sglang.mends import MENDS
 from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.known.base import alike
-from ropecheck.conformance.known.failures import Known, entries_for, load, match
-from ropecheck.conformance.known.model import bugs_of, predicted
+from ropecheck.conformance.known.failures import Known, entries_for, load, match, shared
+from ropecheck.conformance.known.model import attributed, bugs_of, predicted
 from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.scenario.operations import Scenario, Turn
 from ropecheck.conformance.scenarios.chosen import chosen
@@ -33,6 +33,18 @@ def scenario_of(known: Known) -> Scenario:
     """The entry's witness."""
     assert isinstance(known.witness, Scenario)
     return known.witness
+
+
+ALIKE = [known for known in ENTRIES if known.entry.key in shared(ENTRIES)]
+
+
+@pytest.mark.parametrize("known", ALIKE, ids=lambda known: known.entry.cause)
+def test_of_bugs_that_show_alike_the_one_at_work_is_named(known: Known) -> None:
+    planned = plan(scenario_of(known))
+    found = attributed(planned, predicted(planned, BUGS), shared(ENTRIES))
+    failure = next(one for one in found if one.key == known.entry.key)
+    assert failure.causes == (known.entry.cause,)
+    assert match(failure, ENTRIES, found) is known
 
 
 def failures_of(planted_worker: Worker, planned: Plan, job: str = "") -> Sequence[Failure]:
