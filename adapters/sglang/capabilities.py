@@ -344,6 +344,13 @@ def filled(cls: Any, **known: Any) -> Any:
     return cls(**arguments)
 
 
+def tokenized(cls: Any, **known: Any) -> Any:
+    """A tokenised request as it reaches the scheduler: it asks for no probabilities and no stream unless that is known.
+    cls: TokenizedGenerateReqInput."""
+    plain = {"return_logprob": False, "logprob_start_len": -1, "top_logprobs_num": 0, "stream": False}
+    return filled(cls, **(plain | known))
+
+
 def taken(function: Callable[..., Any], **known: Any) -> dict[str, Any]:
     """The keyword arguments among `known` that this release's function takes."""
     accepted, _ = arguments_of(function)

@@ -32,7 +32,7 @@ from ropecheck.adapters.protocol import (
     States,
     SubmitStep,
 )
-from ropecheck.adapters.sglang.capabilities import filled
+from ropecheck.adapters.sglang.capabilities import tokenized
 from ropecheck.adapters.sglang.stand_ins import VOCABULARY
 from ropecheck.adapters.sglang.state import JobState
 from ropecheck.adapters.sglang.wire import between_others, pack, unpack
@@ -108,20 +108,12 @@ def processor_output(state: JobState, media: Media, recv_ids: Any) -> Any:
 
 def received_input(state: JobState, name: str, ids: Any, params: Any, session: Any, media: Any = None) -> Any:
     """The tokenised request as it reaches the scheduler. session: SessionParams. media: a processor's output."""
-    return filled(
+    return tokenized(
         state.engine.TokenizedGenerateReqInput,
         rid=name,
-        input_text=None,
         input_ids=ids,
-        input_embeds=None,
         mm_inputs=media,
-        token_type_ids=None,
         sampling_params=params,
-        return_logprob=False,
-        logprob_start_len=-1,
-        top_logprobs_num=0,
-        token_ids_logprob=None,
-        stream=False,
         session_params=session,
     )
 

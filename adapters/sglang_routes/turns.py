@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from ropecheck.adapters import protocol
-from ropecheck.adapters.sglang.capabilities import filled
+from ropecheck.adapters.sglang.capabilities import tokenized
 from ropecheck.adapters.sglang.imports import imported
 
 FAKED = ("two turns: a scheduler with its processor alone, and no tokenizer",)
@@ -52,18 +52,12 @@ def drive(
     for number, part in enumerate(halves(step)):
         output = process(part)
         ids += list(output.input_ids)
-        received = filled(
+        received = tokenized(
             messages.TokenizedGenerateReqInput,
             rid=f"r{number}",
-            input_text=None,
             input_ids=array("q", output.input_ids),
             mm_inputs=output,
             sampling_params=params,
-            return_logprob=False,
-            logprob_start_len=-1,
-            top_logprobs_num=0,
-            token_ids_logprob=None,
-            stream=False,
             session_params=messages.SessionParams(id="s", rid=f"r{number - 1}" if number else None),
         )
         req = call(session.create_req, received, None, ROOM)

@@ -12,19 +12,17 @@ Faked: the processor; an item has a hash and one number of pixels.
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import zlib
 from array import array
-from functools import cache
 from typing import Any
 
-import msgspec
 import torch
 from sglang.srt.managers import io_struct, schedule_batch
 from sglang.srt.sampling.sampling_params import SamplingParams
 
 from ropecheck.adapters import events, play
+from ropecheck.adapters.sglang.capabilities import tokenized
 from ropecheck.adapters.sglang.scheduler.build import HIDDEN, PLACEHOLDERS, STOP, NoSuchArgument
 
 SAMPLING = frozenset(inspect.signature(SamplingParams).parameters)
@@ -86,33 +84,12 @@ def request(action: play.Deliver, room: dict[str, Any]) -> Any:
         "mm_inputs": None if action.media is None else inputs(action.media),
         "sampling_params": params,
         "session_params": session,
-        "logprob_start_len": -1,
         "stream": True,
         "priority": action.priority or None,
         **room,
         **more,
     }
-    return filled(io_struct.TokenizedGenerateReqInput, given)
-
-
-_EMPTY = {"return_logprob": False, "top_logprobs_num": 0}
-
-
-def filled(cls: Any, given: dict[str, Any]) -> Any:
-    """An object of an engine class: what is given, and nothing for every other field that must be there."""
-    needed = _fields(cls)
-    values = {name: _EMPTY.get(name) for name, must in needed.items() if must}
-    return cls(**{**values, **{name: value for name, value in given.items() if name in needed}})
-
-
-@cache
-def _fields(cls: Any) -> dict[str, bool]:
-    """A class's fields, and whether each must be given."""
-    missing: Any = dataclasses.MISSING
-    fields: Any = dataclasses.fields
-    if issubclass(cls, msgspec.Struct):
-        missing, fields = msgspec.NODEFAULT, msgspec.structs.fields
-    return {one.name: one.default is missing and one.default_factory is missing for one in fields(cls)}
+    return tokenized(io_struct.TokenizedGenerateReqInput, **given)
 
 
 def inputs(media: play.PlayMedia) -> Any:
