@@ -193,8 +193,8 @@ def _some() -> list[Scenario]:
 
 SERVERS = ("plain", "retracting_overlap", "eagle")
 """Configurations of the scheduler whose chosen scripts a change is looked for in: each takes seconds to start."""
-MIXED = ("overlap_mixed",)
-"""Where what those do not run is looked for."""
+RARE = (("overlap_mixed",), ("two_batches", "two_batches_eagle"))
+"""Where what those do not run is looked for, one after the other."""
 
 
 def _tables() -> list[Subject]:
@@ -212,7 +212,11 @@ def _scripts(servers: tuple[str, ...] = SERVERS) -> list[Subject]:
     return [one for one in all_scripts() if one.server in servers]
 
 
-_FURTHER = (_tables, _scripts, partial(_scripts, MIXED))
+_FURTHER: tuple[Callable[[], list[Subject]], ...] = (
+    _tables,
+    _scripts,
+    *(partial(_scripts, servers) for servers in RARE),
+)
 
 
 def _touching(checkout: Checkout, commit: str) -> Relevant | None:

@@ -17,6 +17,7 @@ from ropecheck.adapters.sglang.scheduler import entered
 from ropecheck.adapters.sglang.scheduler.faults import FAULTS, VARIABLE
 from ropecheck.adapters.sglang.scheduler.host import Hosts, Told
 from ropecheck.adapters.sglang_routes import sources
+from ropecheck.conformance.cli import check
 from ropecheck.conformance.judge.outcome import Failure, Outcome
 from ropecheck.conformance.known.failures import Known, entries_for, load
 from ropecheck.conformance.known.stream import predicted
@@ -123,6 +124,11 @@ def test_a_fault_in_the_schedulers_own_source_is_caught(hosts: Hosts, fault: str
             usual = {failure.key for failure in outcome(hosts, script).failures}
             left -= {rule for rule, _, _ in keys - usual}
     assert not left, "not caught"
+
+
+def test_a_check_of_the_function_that_splits_a_batch_looks_where_its_fault_is_caught() -> None:
+    looked = {script.server for step in check._FURTHER for script in step() if isinstance(script, Script)}
+    assert SERVERS["second half as the first"] in looked and "two_batches_eagle" in looked
 
 
 def test_every_rule_of_schedules_catches_one() -> None:
