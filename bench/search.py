@@ -8,9 +8,7 @@ is that of the processors, runner and worker together, so that other work on the
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
-import time
 from pathlib import Path
 
 import msgspec
@@ -18,6 +16,7 @@ import msgspec
 from ropecheck.conformance.corpus.features import features
 from ropecheck.conformance.corpus.guided import Guided
 from ropecheck.conformance.run.phases import Driver, Follower, Phase
+from ropecheck.conformance.run.processor_time import cpu_seconds
 from ropecheck.conformance.run.session import Settings, run
 from ropecheck.conformance.targets import registry
 
@@ -38,19 +37,6 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """Failures by (rule, mode, signature)."""
     new: int
     """Of those, such that a run would report as new; counted at the end of a search."""
-
-
-def cpu_seconds() -> float:
-    """Of this process and its children so far."""
-    ticks = 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == os.getpid():
-            ticks += int(fields[11]) + int(fields[12])
-    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def search(arm: str, seed: int, marks: list[float], target: str) -> list[Sample]:

@@ -37,6 +37,8 @@ class CampaignPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Folder of kept scenarios that every place can read: the first run has them too, guided searches start there."""
     guided: bool = False
     """Blocks after the first run follow what they reach."""
+    cover: bool = False
+    """Count the lines of the engine's position code that ran; workers are slower then."""
     rounds: int | None = None
     """Seeds after the first; None: until the time is up."""
 
@@ -55,6 +57,11 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     witnesses: bool = False
     complete: bool = False
     corpus: str | None = None
+    cover: bool = False
+    start: tuple[bytes, ...] = ()
+    """Scenarios that a guided search starts from, beside those of the corpus: what the campaign kept until now."""
+    seen: tuple[str, ...] = ()
+    """What the campaign reached until now: a guided search keeps only what reaches more."""
     given: tuple[bytes, ...] = ()
     """Stored scenarios to make smaller, instead of phases: of the findings that the campaign ends with."""
 
@@ -103,6 +110,7 @@ def blocks(plan: CampaignPlan, target: str) -> Iterator[Block]:
             witnesses=True,
             complete=not plan.phases,
             corpus=plan.corpus,
+            cover=plan.cover,
         )
     searched = tuple(name for name in names if name in SEARCHED)
     if plan.guided and set(searched) & {"hypothesis", "stateful"}:
@@ -117,4 +125,5 @@ def blocks(plan: CampaignPlan, target: str) -> Iterator[Block]:
             seed=plan.seed + step,
             phases=searched,
             corpus=plan.corpus,
+            cover=plan.cover,
         )

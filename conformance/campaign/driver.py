@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 from ropecheck.conformance.campaign.blocks import Block, CampaignPlan, blocks, shrinking
 from ropecheck.conformance.campaign.ledger import Ledger
 from ropecheck.conformance.campaign.station import BlockDone
@@ -151,6 +153,9 @@ class CampaignDriver:
             if block is None:
                 return
             self.given += 1
+            if "guided" in block.phases:
+                start, seen = self.ledger.start(block.target)
+                block = msgspec.structs.replace(block, start=start, seen=seen)
             self.crew.give(place, block)
 
     def _next(self, turn: _Turn) -> Block | None:

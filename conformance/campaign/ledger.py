@@ -8,6 +8,7 @@ may be killed between the two. Memory and files are bounded by what reports name
 from __future__ import annotations
 
 import os
+from collections import deque
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,17 +22,21 @@ from ropecheck.conformance.report import ranges
 from ropecheck.conformance.report.json_file import Report
 from ropecheck.conformance.results.gather import files_of
 from ropecheck.conformance.results.merge import add, with_witnesses
+from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.store.files import REPORTS, pretty, write_atomic
 
 KEPT_POINTS = 600
 """Points of the curve over time; when there are more, every second one is left out."""
+
+MOST_PARENTS = 256
+"""Kept scenarios that guided blocks are given."""
 
 JOURNAL_BYTES = 8 << 20
 """Bytes of journal after which its sum is written."""
 
 
 class Point(msgspec.Struct, frozen=True):
-    """The campaign at one moment. seconds: of all drivers so far."""
+    """The campaign at one moment. seconds: of all drivers so far; cpu: processor seconds of the blocks."""
 
     seconds: float
     blocks: int
@@ -40,6 +45,11 @@ class Point(msgspec.Struct, frozen=True):
     reached: int
     findings: int
     new: int
+    cpu: float = 0.0
+    functions: int = 0
+    """Of the engine."""
+    lines: int = 0
+    """Of its position code, where they are told."""
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +74,8 @@ class CampaignState(msgspec.Struct, kw_only=True):
     columns: dict[str, TargetProgress]
     seconds: float = 0.0
     """That drivers have spent."""
+    cpu: float = 0.0
+    """Processor seconds that blocks took."""
     curve: list[Point] = []
 
 
@@ -73,6 +85,7 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     number: int
     seconds: float
+    cpu: float = 0.0
     report: Report | None = None
     why: str = ""
 
@@ -94,6 +107,8 @@ class Ledger:
         self._file: BinaryIO = self._recover()
         self._written = 0
         self._seen: dict[str, set[str]] = {}
+        found = Corpus(out / "corpus").subjects() if plan.guided else ()
+        self._kept = deque((msgspec.json.encode(one) for one in found if isinstance(one, Scenario)), MOST_PARENTS)
 
     def _read(self, plan: CampaignPlan, suite: str) -> CampaignState:
         path = self._out / "state.json"
@@ -146,8 +161,14 @@ class Ledger:
         for kept in done.kept:
             if not self._reached(done.target, kept.names):
                 corpus.add(kept.scenario, kept.engine, kept.names)
-        self._append(_Line(target=done.target, number=done.number, seconds=seconds, report=done.report))
+                self._kept.append(msgspec.json.encode(kept.scenario))
+        line = _Line(target=done.target, number=done.number, seconds=seconds, cpu=done.cpu, report=done.report)
+        self._append(line)
         return True
+
+    def start(self, target: str) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
+        """Where the next guided block begins: scenarios that the campaign kept, oldest first, and what they reach."""
+        return tuple(self._kept), tuple(sorted(self._seen.get(target, ())))
 
     def _reached(self, target: str, names: tuple[str, ...]) -> bool:
         """Whether the campaign has reached all of it before."""
@@ -201,6 +222,7 @@ class Ledger:
             return
         column = self.state.columns[line.target]
         self.state.seconds = max(self.state.seconds, line.seconds)
+        self.state.cpu += line.cpu
         if line.report is None:
             column.failed = (*column.failed, Failed(number=line.number, why=line.why))
             return
@@ -253,6 +275,9 @@ def now(state: CampaignState) -> Point:
         reached=sum(reached(report) for report in reports),
         findings=sum(len(report.findings) for report in reports),
         new=sum(1 for report in reports for finding in report.findings if not finding.known),
+        cpu=round(state.cpu, 3),
+        functions=sum(len(report.kernels) for report in reports),
+        lines=sum(_lines(report) for report in reports),
     )
 
 
@@ -262,5 +287,9 @@ def reached(report: Report) -> int:
         sum(1 for rule in report.rules if rule.checked)
         + sum(1 for count in report.situations.values() if count)
         + len(report.kernels)
-        + sum(ranges.size(lines) for lines in report.part.lines.values())
+        + _lines(report)
     )
+
+
+def _lines(report: Report) -> int:
+    return sum(ranges.size(lines) for lines in report.part.lines.values())

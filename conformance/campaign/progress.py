@@ -39,11 +39,13 @@ def told(driver: CampaignDriver) -> str:
     state = driver.ledger.state
     here, spent = now(state), driver.spent
     rate = here.forwards / spent if spent else 0.0
+    lines = f" and {here.lines} lines of the engine" if here.lines else ""
     places = len(driver.crew.places())
     lost = f", {driver.lost} blocks lost and given again" if driver.lost else ""
     return (
-        f"{spent / 60:.1f} min: {here.blocks} blocks, {here.scenarios} scenarios, {here.forwards} forwards "
-        f"({rate:.0f}/s on {places} places), {here.reached} reached, {here.findings} findings ({here.new} new){lost}"
+        f"{spent / 60:.1f} min (processor {here.cpu / 60:.1f}): {here.blocks} blocks, {here.scenarios} scenarios, "
+        f"{here.forwards} forwards ({rate:.0f}/s on {places} places), {here.reached} reached{lines}, "
+        f"{here.findings} findings ({here.new} new){lost}"
     )
 
 

@@ -18,6 +18,7 @@ from ropecheck.conformance.results.gather import files_of
 from ropecheck.conformance.run import phases
 from ropecheck.conformance.run.phases import Options
 from ropecheck.conformance.run.pool import Pool
+from ropecheck.conformance.run.processor_time import cpu_seconds
 from ropecheck.conformance.run.seat import RunLimits
 from ropecheck.conformance.run.session import Settings, pool_of, run
 from ropecheck.conformance.scenario.operations import Scenario
@@ -46,6 +47,8 @@ class BlockDone(msgspec.Struct, frozen=True, kw_only=True):
     report: Report
     files: dict[str, bytes]
     kept: tuple[CorpusScenario, ...] = ()
+    cpu: float = 0.0
+    """Processor seconds that it took, workers included."""
 
 
 def identity() -> str:
@@ -73,10 +76,11 @@ class Station:
         self._workers = workers
         self._folder = Path(tempfile.mkdtemp(prefix="ropecheck-station-"))
         self._pool: Pool[AnyPlan] | None = None
-        self._serves = ("", "")
+        self._serves = ("", "", False)
 
     def run(self, block: Block) -> BlockDone:
         """Run a block. Raises GaveUp when its target cannot be kept running, UsageError for a block that is none."""
+        before = cpu_seconds()
         out = self._folder / "block"
         settings = Settings(
             target=registry.find(block.target, block.device),
@@ -90,12 +94,15 @@ class Station:
                 corpus=Path(block.corpus) if block.corpus else None,
                 keep=self._folder / "kept",
                 generations=GENERATIONS,
+                start=tuple(msgspec.json.decode(body, type=Scenario) for body in block.start),
+                seen=frozenset(block.seen),
             ),
             shard=block.shard,
             limits=self._limits,
             known_folder=self._known,
             witnesses=block.witnesses,
             shrink_seconds=SHRINK_SECONDS if block.given else 0,  # else every block would shrink the same finding again
+            cover=block.cover,
             trace=bool(block.given),
             complete=block.complete,
         )
@@ -112,7 +119,14 @@ class Station:
             raise GaveUp(summary.gave_up)
         report = build(summary)
         files = {name: (out / name).read_bytes() for name in sorted(files_of(report))}
-        return BlockDone(target=block.target, number=block.number, report=report, files=files, kept=self._kept())
+        return BlockDone(
+            target=block.target,
+            number=block.number,
+            report=report,
+            files=files,
+            kept=self._kept(),
+            cpu=cpu_seconds() - before,
+        )
 
     def _kept(self) -> tuple[CorpusScenario, ...]:
         """What the block's search kept; it is forgotten here."""
@@ -128,7 +142,7 @@ class Station:
 
     def _warm(self, settings: Settings) -> Pool[AnyPlan]:
         """Started workers of this target."""
-        serves = (settings.target.name, settings.device)
+        serves = (settings.target.name, settings.device, settings.cover)
         if self._pool is None or self._serves != serves:
             self.close_pool()
             self._pool = pool_of(replace(settings, out=self._folder / "pool"))

@@ -16,6 +16,7 @@ from ropecheck.conformance.campaign.station import identity
 from ropecheck.conformance.cli.options import (
     KNOWN,
     CorpusOption,
+    CoverOption,
     DeviceOption,
     KnownOption,
     LimitOption,
@@ -46,6 +47,7 @@ def campaign(
     shards: Annotated[int, typer.Option("--shards", help="Blocks of the first run of each target.")] = 16,
     rounds: Annotated[int, typer.Option("--rounds", help="Seeds to search after it; -1: until the time is up.")] = -1,
     guided: Annotated[bool, typer.Option("--guided", help="The search follows what it reaches.")] = False,
+    cover: CoverOption = False,
     corpus: CorpusOption = None,
     shrink: Annotated[bool, typer.Option("--shrink/--no-shrink", help="End with smaller witnesses.")] = True,
     time_limit: LimitOption = 20.0,
@@ -70,6 +72,7 @@ def campaign(
         phases=tuple(phase or ()),
         rounds=None if rounds < 0 else rounds,
         guided=guided,
+        cover=cover,
         corpus=str(corpus.resolve()) if corpus is not None else None,
     )
     campaign_blocks.check(plan)

@@ -23,10 +23,11 @@ FRESH = 3
 class Guided:
     """The search. Without anything to follow it is the blind one."""
 
-    def __init__(self, seed: int, start: Iterable[Scenario] = ()) -> None:
+    def __init__(self, seed: int, start: Iterable[Scenario] = (), seen: Iterable[str] = ()) -> None:
+        """start: what to grow at first; seen: names that are reached already."""
         self._seed = seed
         self._parents: list[Scenario] = list(start)
-        self._seen: set[str] = set()
+        self._seen = set(seen)
         self._tried: set[str] = set()
         self._generation = 0
         self.kept: list[tuple[Scenario, frozenset[str]]] = []

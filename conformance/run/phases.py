@@ -37,6 +37,10 @@ class Options:
     """Corpus that `guided` adds to, where it is another."""
     generations: int | None = None
     """Of `guided`, instead of a time."""
+    start: tuple[Scenario, ...] = ()
+    """That `guided` starts from, beside the corpus."""
+    seen: frozenset[str] = frozenset()
+    """What was reached before: `guided` keeps what reaches more."""
 
 
 class Driver(Protocol):
@@ -263,7 +267,7 @@ def _guided(driver: Driver) -> None:
     options = driver.options
     corpus = Corpus(options.corpus) if options.corpus is not None else None
     start = [one for one in corpus.subjects() if isinstance(one, Scenario)] if corpus is not None else []
-    search = Guided(options.seed, start)
+    search = Guided(options.seed, [*start, *options.start], options.seen)
     deadline = time.monotonic() + options.max_time
     done = 0
     driver.check_all(())  # it says that the phase begins

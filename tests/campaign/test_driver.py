@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ropecheck.conformance.campaign.blocks import CampaignPlan, blocks
+from ropecheck.conformance.campaign.blocks import Block, CampaignPlan, blocks
 from ropecheck.conformance.campaign.driver import DEPTH, LOSSES, TRIES, CampaignDriver, Crew, LostBlock
 from ropecheck.conformance.campaign.ledger import KEPT_POINTS, Ledger
 from ropecheck.conformance.campaign.station import BlockDone, Station, identity
@@ -16,6 +16,7 @@ from ropecheck.conformance.corpus.store import Corpus
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.report.json_file import FindingReport, Report
 from ropecheck.conformance.results.merge import merge
+from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.random import random_scenarios
 from tests.campaign.here import Here
 from tests.campaign.planted import DEAD, FAULTY
@@ -193,7 +194,11 @@ def test_targets_take_turns_and_a_place_stays_with_one(tmp_path: Path) -> None:
     assert 1 <= changes <= 6
 
 
-def test_a_guided_campaign_starts_from_a_corpus_and_keeps_what_reached_something_new(tmp_path: Path) -> None:
+def test_a_guided_campaign_starts_from_a_corpus_and_keeps_what_reached_something_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ropecheck.conformance.campaign.station.GENERATIONS", 1)
+    monkeypatch.setattr("ropecheck.conformance.run.phases.RANDOM_COUNT", 12)
     start = Corpus(tmp_path / "start")
     given = list(random_scenarios(77, 3))
     for scenario in given:
@@ -203,13 +208,39 @@ def test_a_guided_campaign_starts_from_a_corpus_and_keeps_what_reached_something
     out = tmp_path / "out"
     report = run_here(out, plan)
     assert [covers.phases for covers in report.part.covers] == [("corpus", "hypothesis"), ("guided",)]
-    assert report.totals.scenarios > 120 + len(given)
+    assert report.totals.scenarios > 12 + len(given)
     kept = Corpus(out / "corpus")
     assert len(kept.ids()) >= 2
     (engine,) = kept.engines()
     situations = {name for names in kept.reached(engine).values() for name in names if name.startswith("situation ")}
     assert len(situations) > 10
     assert Corpus(start.folder).ids() == sorted(scenario.id for scenario in given), "what was given stays as it is"
+
+
+def test_guided_blocks_go_on_from_what_the_campaign_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Block] = []
+
+    class Noting(Here):
+        def give(self, place: int, block: Block) -> None:
+            given.append(block)
+            super().give(place, block)
+
+    monkeypatch.setattr("ropecheck.conformance.campaign.station.GENERATIONS", 1)
+    monkeypatch.setattr("ropecheck.conformance.corpus.guided.GENERATION", 6)
+    monkeypatch.setattr("ropecheck.conformance.run.phases.STATEFUL_COUNT", 2)
+    plan = CampaignPlan(targets=("reference",), phases=("stateful",), shards=1, rounds=4, guided=True)
+    run_here(tmp_path, plan, Noting(Station()))
+    assert [block.phases for block in given] == [("stateful",), *[("guided",)] * 4]
+    counts = [(len(block.start), len(block.seen)) for block in given]
+    assert counts == sorted(counts)
+    assert counts[0] == (0, 0) and min(counts[-1]) > 5, "the first ones were given out before anything was done"
+    ledger = Ledger(tmp_path, plan, identity())
+    assert {msgspec.json.decode(one, type=Scenario).id for one in ledger.start("reference")[0]} == set(
+        Corpus(tmp_path / "corpus").ids()
+    ), "a driver that goes on has them too"
+    cpu = [point.cpu for point in ledger.state.curve]
+    assert cpu[0] > 0 and cpu == sorted(cpu)
+    ledger.close()
 
 
 def test_a_campaign_ends_with_smaller_witnesses(
