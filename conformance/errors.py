@@ -1,7 +1,5 @@
 """What ends a run early: bad input, and a target that cannot be kept running."""
 
-from __future__ import annotations
-
 import difflib
 import errno
 from collections.abc import Iterable, Iterator

@@ -4,8 +4,6 @@ A file declares a mode (ropecheck.spec.modes.declaration) and may say, beside it
 told of it by their environment.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from importlib import metadata

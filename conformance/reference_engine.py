@@ -4,8 +4,6 @@ It sees what any engine sees: turns one at a time, each with its own table, and 
 per request, never changed in place, so that nothing is shared by accident. Mutants override its small methods.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,8 +1,6 @@
 """What a run checks: a scenario of forwards, one call of a prompt-table builder, or a client's script for a scheduler.
 All have an id, a name and a family, travel as one job, and are stored and replayed alike."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import msgspec

@@ -1,7 +1,5 @@
 """Which suite and which specification a result came from."""
 
-from __future__ import annotations
-
 import hashlib
 from functools import cache
 from importlib import metadata

@@ -4,8 +4,6 @@ A range stays open until a release has proven that the bug is gone. A checkout's
 generated version file has none, and development versions count commits of some branch.
 """
 
-from __future__ import annotations
-
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 

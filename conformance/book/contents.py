@@ -1,7 +1,5 @@
 """What the book is made from: read once, handed to every page."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Found once by `python -m ropecheck.conformance.book.examples` (minutes) and kept
 example again, on the reference with the fault planted, and draws what it gives.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cache, partial

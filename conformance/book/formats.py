@@ -1,8 +1,6 @@
 """The file formats that others read or write, and their schemas: `python -m ropecheck.conformance.book.formats` writes
 data/NAME.schema.json of each anew."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Python expressions as formulas in MathML: what a mode's function returns, what a rule's predicate says."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import textwrap

@@ -6,8 +6,6 @@ data/implementations.json. `--read` says that a person has read the newest of th
 source differs from what was read, the page says that it is to be read again.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import importlib.util

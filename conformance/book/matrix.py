@@ -1,8 +1,6 @@
 """The committed matrix (docs/matrix.md, docs/matrix-families.md) read back: marks by rule and release, and
 dated failures."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -4,8 +4,6 @@
 target add`) and keeps the failures, both tables and all, in data/observed.json, for the pages that draw them.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """What rules say, as one expression each (`data/predicates.toml`): the rule book draws it as a formula."""
 
-from __future__ import annotations
-
 import ast
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pages into a folder: one frame around all, a search index, and a check that every internal link leads somewhere."""
 
-from __future__ import annotations
-
 import json
 import posixpath
 import re

@@ -1,7 +1,5 @@
 """Worked examples of rules that no scenario asks: a slip planted in a builder's prompt table, or in an event stream."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Source of the specification for its pages: a function as it stands in its file, with the helpers that it calls."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

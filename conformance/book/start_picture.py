@@ -1,7 +1,5 @@
 """The picture that opens the book and the README: a photo in a prompt over its position table."""
 
-from __future__ import annotations
-
 from ropecheck.conformance import figures
 from ropecheck.spec.families.qwen2_vl import QWEN2_VL
 from ropecheck.spec.history import TokenIndex, delta_of, ideal_column, image, prompt_table, text

@@ -1,8 +1,6 @@
 """Text into HTML: Markdown, prose with names in backticks, Python source. Names of rules, modes, families, shapes and
 public bugs become links wherever they stand."""
 
-from __future__ import annotations
-
 import io
 import keyword
 import re

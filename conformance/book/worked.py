@@ -1,7 +1,5 @@
 """A forward mode at work: one small batch, what each row reads of its history, and the tables that must come out."""
 
-from __future__ import annotations
-
 import itertools
 
 import msgspec

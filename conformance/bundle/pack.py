@@ -5,8 +5,6 @@ Releases share most of their bytes: equal files become hard links, and files of 
 compressor sees that they are nearly equal.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import lzma

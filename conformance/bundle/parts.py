@@ -1,8 +1,6 @@
 """What goes into a bundle: a target's files, its compiled kernels cut to one GPU, and the common packages as wheels for
 the host's Python."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import zipfile

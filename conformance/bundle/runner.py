@@ -6,8 +6,6 @@ what each forward costs on the device. Exit codes as ropecheck's: the worst of t
 be used.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -4,8 +4,6 @@ Each block is what one `ropecheck run` does, so that the merged report of the bl
 sequence follows from the plan alone: a campaign that is resumed goes on where it was.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

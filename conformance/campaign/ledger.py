@@ -5,8 +5,6 @@ replaced as a whole; then the journal starts anew. A line whose block is in the 
 may be killed between the two. Memory and files are bounded by what reports name, not by how many blocks there were.
 """
 
-from __future__ import annotations
-
 import os
 from collections import deque
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A campaign as it goes: a line now and then in the terminal, and a page that reloads itself."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -4,8 +4,6 @@ A node that is lost takes its actors with it: their blocks are lost and the driv
 join get actors. Nothing is kept in Ray that a driver would miss: a new driver needs the campaign's folder alone.
 """
 
-from __future__ import annotations
-
 import importlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """A place where blocks are run: warm workers of one target, and what a block comes to."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Public bugs by the short names that rules use, and their addresses."""
 
-from __future__ import annotations
-
 import re
 
 OWNERS = {

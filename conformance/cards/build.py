@@ -1,7 +1,5 @@
 """From findings to cards."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 

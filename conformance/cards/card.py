@@ -1,7 +1,5 @@
 """The data of a card. Plain and serialisable: report.json holds it as it is."""
 
-from __future__ import annotations
-
 import msgspec
 
 from ropecheck.conformance.figures import OperationLine

@@ -5,8 +5,6 @@ go on one card. It is a suspicion: the function may only be on the way to the mi
 share a card.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

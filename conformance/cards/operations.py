@@ -1,7 +1,5 @@
 """A scenario's operations in words, and the requests as they stand when the wrong one comes."""
 
-from __future__ import annotations
-
 import msgspec
 
 from ropecheck.conformance.cards.card import ItemLine, RequestLine

@@ -1,7 +1,5 @@
 """Small things that every report writes alike."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """What the shape of a wrong table says, and what has led to such tables before (`data/shapes.toml`)."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

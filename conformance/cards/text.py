@@ -1,7 +1,5 @@
 """A card as one screen of text."""
 
-from __future__ import annotations
-
 from rich.text import Text
 
 from ropecheck.conformance.cards.card import Card, RequestLine

@@ -1,7 +1,5 @@
 """The command line: one module per group of verbs."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from types import FrameType

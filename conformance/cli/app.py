@@ -1,8 +1,6 @@
 """The command line: `ropecheck`. Exit codes: 0 all as expected; 1 new, changed, stale or expired failure; 2 usage or
 configuration; 3 something could not run; 4 nothing was checked; 130 interrupted."""
 
-from __future__ import annotations
-
 import errno
 import platform
 import sys

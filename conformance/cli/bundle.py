@@ -1,7 +1,5 @@
 """`ropecheck bundle`: one archive to run on a GPU host without a network."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """The verb `campaign`: hours of blocks on many workers, and one report."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

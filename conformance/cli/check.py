@@ -1,7 +1,5 @@
 """`ropecheck check PATH`: what a contributor's checkout changes, against its base."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a shell offers for a word that has been begun. Nothing here may fail: a shell shows no errors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 

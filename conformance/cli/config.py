@@ -5,8 +5,6 @@ base = "origin/main"
 report = "junit,html"
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path

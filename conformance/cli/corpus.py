@@ -1,7 +1,5 @@
 """Verbs over a corpus: add, minimise, stats."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Annotated

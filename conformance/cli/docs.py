@@ -1,7 +1,5 @@
 """`ropecheck docs build`: the rule book as a static site."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """The engine of `check` and `run`, whose imports begin before the command line's own: they take the longest."""
 
-from __future__ import annotations
-
 import atexit
 import os
 from collections.abc import Sequence

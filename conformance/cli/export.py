@@ -1,7 +1,5 @@
 """`ropecheck export`: a reproduction that needs no ropecheck."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Which family is checked against which target: for `ropecheck list families` and the table in docs/families.md."""
 
-from __future__ import annotations
-
 from rich.table import Table
 
 from ropecheck.conformance.families.case import NAMES, NOT_COVERED, TARGETS, support_table

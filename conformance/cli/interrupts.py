@@ -1,7 +1,5 @@
 """Ctrl-C while a library runs in whose callbacks an exception would be lost."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """The verbs of the known-failure list: check, prune, add."""
 
-from __future__ import annotations
-
 import datetime
 from pathlib import Path
 from typing import Annotated

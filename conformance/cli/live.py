@@ -1,7 +1,5 @@
 """`ropecheck live`: a toy-model server of the target, played and judged."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Verbs that look and do not judge: list, explain, doctor."""
 
-from __future__ import annotations
-
 import difflib
 import platform
 import sys

@@ -1,7 +1,5 @@
 """Option values of the command line: what they mean, and one clear line for what they cannot mean."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

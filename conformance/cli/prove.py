@@ -1,7 +1,5 @@
 """`ropecheck prove`: the laws for all sizes, by z3."""
 
-from __future__ import annotations
-
 import difflib
 import importlib.util
 import time

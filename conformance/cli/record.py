@@ -1,7 +1,5 @@
 """`ropecheck record -- CMD`: run a command; engine processes in it write event streams, judged at its end."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

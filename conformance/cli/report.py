@@ -1,7 +1,5 @@
 """Verbs over reports: merge, diff, show, trend."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

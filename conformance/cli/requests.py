@@ -1,7 +1,5 @@
 """What public requests can do that is not sent, and why: for `ropecheck list requests` and docs/requests.md."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator
 from functools import cache

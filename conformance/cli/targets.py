@@ -1,7 +1,5 @@
 """Verbs about many engine versions: target add, list and remove; matrix; bisect; score --history."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Verbs on event streams: `trace check` judges a file, `trace schema` prints the format's JSON schema."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

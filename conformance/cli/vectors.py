@@ -1,7 +1,5 @@
 """The verbs of language-neutral vectors: gen, lint, check."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Annotated

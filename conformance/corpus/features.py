@@ -1,7 +1,5 @@
 """What a scenario reached, as a set of names: what searches follow, and what a corpus keeps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from ropecheck.conformance.judge.outcome import Outcome

@@ -3,8 +3,6 @@
 Works in generations, each learned from as a whole, so that the search is the same however many workers run it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from ropecheck.conformance.scenario.operations import Build, Scenario

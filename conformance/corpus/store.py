@@ -7,8 +7,6 @@ Writers never change a file: a scenario's name is its content, and one that is t
 processes on any number of machines may add to one folder at a time, and readers never meet half a file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import uuid

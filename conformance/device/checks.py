@@ -6,8 +6,6 @@ positions near the int32 limit and empty batches (function level).
 writes DIR/device.json. Exit codes as ropecheck's.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Iterator

@@ -5,8 +5,6 @@ A request's history is short; the batch claims that it is almost 2^31 tokens lon
 token past the prompt is text, so its column is its index plus the request's delta.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any

@@ -4,8 +4,6 @@ and device.json.
     python -m ropecheck.conformance.device.report DIR
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

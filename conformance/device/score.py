@@ -3,8 +3,6 @@
 python -m ropecheck.conformance.device.score --target T --device D --out DIR
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What drives the engine, packed: the adapter of SGLang knows nothing but its protocol, so it can travel alone."""
 
-from __future__ import annotations
-
 import base64
 import io
 import zipfile

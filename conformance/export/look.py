@@ -1,7 +1,5 @@
 """Where in a job's answer a failure shows, and what a reproduction compares there."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """The three forms of a finding that need no ropecheck to be read or run."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,8 +1,6 @@
 """What became of a torn input that a builder accepted, in words: a known difference names the one that it means, so
 that any other answer is new."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Prompt tables of every family against a target: cases, the step that a worker is sent, and the expected tables."""
 
-from __future__ import annotations
-
 import hashlib
 from functools import cached_property
 

@@ -4,8 +4,6 @@ Between two items stands at least their markers' text; `bare` segments touch wha
 families whose builder is told every token's kind.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Token ids and configuration fields that the cases give a target: small, and the same in every family."""
 
-from __future__ import annotations
-
 from ropecheck.spec.families.qwen2_5_omni import QWEN2_5_OMNI
 from ropecheck.spec.families.qwen3_omni import QWEN3_OMNI
 from ropecheck.spec.families.resize import Limits

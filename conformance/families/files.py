@@ -1,7 +1,5 @@
 """A prompt-table case read from disk: everything that would make it illegal is told before it runs."""
 
-from __future__ import annotations
-
 import math
 
 from ropecheck.conformance.families import routes

@@ -4,8 +4,6 @@ Where a family puts markers around its media is written here, once; the historie
 ids and runs cannot disagree.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import msgspec

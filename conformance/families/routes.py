@@ -1,7 +1,5 @@
 """Names of the routes from a request to its table: a case whose builder is one of them is sent through it."""
 
-from __future__ import annotations
-
 PREFIX = "route: "
 
 ROUTES: dict[str, str] = {

@@ -1,8 +1,6 @@
 """A processor's mistakes, planted in a builder's input: a grid, an interval, a length or a placeholder too few or too
 many. Each must be refused: a table made from such an input is wrong without a sign."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One builder's answer, laid into the views that spec/families/rules.py judges: a pure function of case and answer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import pairwise
 

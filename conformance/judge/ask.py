@@ -1,7 +1,5 @@
 """Asking the rules: where a rule's verdict is taken and counted (of a stream of events: `trace/judge.py`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 

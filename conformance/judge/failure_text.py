@@ -1,7 +1,5 @@
 """A failure without a run around it, as lines of text."""
 
-from __future__ import annotations
-
 from rich.text import Text
 
 from ropecheck.conformance.judge.outcome import Failure

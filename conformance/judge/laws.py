@@ -1,7 +1,5 @@
 """Laws on an engine's own answers: what its forwards read, token by token, without an oracle."""
 
-from __future__ import annotations
-
 from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Difference, Failure

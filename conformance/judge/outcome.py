@@ -1,7 +1,5 @@
 """What a scenario came to: plain data between the verdicts, the known-failure list and the reports."""
 
-from __future__ import annotations
-
 import msgspec
 
 

@@ -1,7 +1,5 @@
 """The rotary embedding's answers, laid into the views that spec/rotary.py judges."""
 
-from __future__ import annotations
-
 from array import array
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Two tables side by side: expected | observed, one line per axis, wrong cells marked, requests set apart."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rich.text import Text

@@ -4,8 +4,6 @@ A signature names what went wrong so that two scenarios of one fault carry the s
 `classify` tries the explanations from the most to the least specific one; "other values" is the last.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Verdicts on what the engine holds for each request between forwards: session, ownership and freshness rules."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

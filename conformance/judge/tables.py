@@ -1,7 +1,5 @@
 """The verdict on one forward's tables: the answer laid beside the script, and every rule asked."""
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 

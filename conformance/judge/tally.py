@@ -1,7 +1,5 @@
 """What the checks of one scenario have found so far; every judge writes into it."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 

@@ -1,8 +1,6 @@
 """The judge: the outcome of a plan and an answer by the rules that are registered. It knows no engine, no known-failure
 list and no other scenario."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import msgspec

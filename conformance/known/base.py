@@ -1,7 +1,5 @@
 """What a base version already did wrong: expected of the version that is compared with it."""
 
-from __future__ import annotations
-
 import msgspec
 
 from ropecheck.conformance.judge.outcome import Failure, Outcome

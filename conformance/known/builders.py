@@ -3,8 +3,6 @@
 A difference explains a failure when the answer is this one's, number for number; any other answer is new.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Known differences between a target's prompt tables and the family's: data with a reason, and a witness each."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import tomllib

@@ -1,7 +1,5 @@
 """How the known bugs end a scheduler: with which exception, in which function of the engine's, and when."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -5,8 +5,6 @@ the bug is reported. Its witness is replayed first in every run; when it passes,
 fails: a list that nobody must clean hides the next bug.
 """
 
-from __future__ import annotations
-
 import datetime
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """A scenario by its file, its id or its name."""
 
-from __future__ import annotations
-
 import difflib
 from pathlib import Path
 

@@ -5,8 +5,6 @@ predicted is another bug; what was predicted and is right is an entry that says 
 Consequences are predicted like anything else: they come out of what the wrong engine holds.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ An event stream says what the scheduler decided; how often it tried to admit a r
 is known in the forms that it may have by then, and what a row reads leaves those that give it, number for number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial

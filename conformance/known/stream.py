@@ -3,8 +3,6 @@
 The judge is asked again of what a scheduler with them holds: a failure is expected where it finds nothing wrong then.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 

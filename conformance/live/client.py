@@ -1,7 +1,5 @@
 """One client of a server: a script's actions as HTTP requests, and what came back."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import threading

@@ -1,7 +1,5 @@
 """One live run: start servers, let clients play, ask everything afresh, judge, report as any other run does."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

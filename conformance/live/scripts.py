@@ -1,7 +1,5 @@
 """What clients do to a live server. `crowd`: all at once; `alone`: one after another, because they touch everybody."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ropecheck.conformance.scripts.script import (

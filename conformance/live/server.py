@@ -1,7 +1,5 @@
 """A server's process: started as users start it, recorded, watched, ended."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import http.client

@@ -1,7 +1,5 @@
 """From a server's streams and its clients' answers to outcomes, one per script."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Between which two releases a rule changed."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Columns are kept under `.ropecheck/matrix/` and used again while the suite's own
 target are the same. Known failures count as failures here: the matrix dates bugs, it does not forgive them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence

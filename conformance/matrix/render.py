@@ -4,8 +4,6 @@ A cell says `ok`, `F3` (failure number 3 of the list below the table), `f` (fail
 rule's failure), `-` (not offered), `?` (could not run) or a blank (no scenario reached the rule).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The rotary embedding against the reference rotation: the steps that a Rotate operation is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache

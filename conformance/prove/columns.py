@@ -3,8 +3,6 @@
 A rule is asked of a row with any observed numbers: it must find nothing exactly where they are the right ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

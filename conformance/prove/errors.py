@@ -1,7 +1,5 @@
 """How a path through a statement ends, besides well."""
 
-from __future__ import annotations
-
 
 class Unanswered(Exception):
     """What cannot be followed."""

@@ -4,8 +4,6 @@ Each statement calls the functions that the specification declares the modes wit
 are the engine's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import product
 

@@ -1,7 +1,5 @@
 """The world of plain numbers: the same statements at one size, with the specification as it is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from random import Random

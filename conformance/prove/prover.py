@@ -1,7 +1,5 @@
 """Proves a theorem, or shows small values against it, confirmed on plain numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

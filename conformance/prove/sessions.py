@@ -6,8 +6,6 @@ at plain histories of more runs). One thing is left out: the number of a media i
 holds and which counts the items of the history.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What Python's own functions do with numbers and sequences that stand for any, where the specification calls them."""
 
-from __future__ import annotations
-
 import builtins
 import functools
 import sys

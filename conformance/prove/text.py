@@ -1,7 +1,5 @@
 """A counterexample, for a reader: within one screen."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ropecheck.conformance.prove.prover import Counterexample

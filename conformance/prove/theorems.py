@@ -1,7 +1,5 @@
 """Every law of the specification: what proves it, or why linear arithmetic does not reach it."""
 
-from __future__ import annotations
-
 from types import MappingProxyType
 
 from ropecheck.conformance.prove import columns, laws, sessions

@@ -1,7 +1,5 @@
 """For GitHub: annotations at the engine's own lines, a summary of the step, and SARIF for code scanning."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """report.html: one self-contained file that works from a CI artifact without a server."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 from collections.abc import Callable, Sequence

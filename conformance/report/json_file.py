@@ -3,8 +3,6 @@
 python -m ropecheck.conformance.report.json_file > conformance/data/report.schema.json
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Literal

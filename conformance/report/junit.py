@@ -1,8 +1,6 @@
 """junit.xml: one test case per rule, per finding, per known-failure entry that is no longer true, and per scenario
 that could not run. Bounded by what is wrong, not by how many scenarios ran, so that CI servers can show it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from xml.etree import ElementTree as Xml

@@ -1,7 +1,5 @@
 """What a report needs besides its counts so that reports add up."""
 
-from __future__ import annotations
-
 import datetime
 
 import msgspec

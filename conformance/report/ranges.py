@@ -1,7 +1,5 @@
 """Sets of numbers as text: "1-3,7"."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 

@@ -1,7 +1,5 @@
 """What people see while a run goes and when it has ended. A bar on a terminal; plain lines now and then elsewhere."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Sequence

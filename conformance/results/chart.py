@@ -1,7 +1,5 @@
 """What the small pages share: a style, and a curve."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from markupsafe import Markup

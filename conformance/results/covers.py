@@ -1,7 +1,5 @@
 """Joining what reports cover: shards to wholes, wholes to ranges of seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import msgspec

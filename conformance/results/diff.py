@@ -1,7 +1,5 @@
 """What one report has that another has not."""
 
-from __future__ import annotations
-
 import msgspec
 
 from ropecheck.conformance.report.json_file import FindingReport, Report

@@ -1,7 +1,5 @@
 """Merged reports on disk: the report, and the witnesses that it names."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from pathlib import Path

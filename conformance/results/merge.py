@@ -5,8 +5,6 @@ reached. Measured times cannot be equal to another run's: `workers` is the large
 would have taken at the rate that was measured, so that workers x seconds and forwards / seconds keep their meaning.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Reading a report.json, with one line for what is wrong with it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """A report for people, from its report.json alone."""
 
-from __future__ import annotations
-
 from ropecheck.conformance.report.json_file import FindingReport, Report
 from ropecheck.conformance.results.covers import described
 

@@ -1,7 +1,5 @@
 """What a report comes to: its exit code, and the warnings that follow from its other fields."""
 
-from __future__ import annotations
-
 from ropecheck.conformance.report.json_file import Report
 from ropecheck.conformance.report.part import RunPart
 from ropecheck.conformance.run.baseline import below_lines

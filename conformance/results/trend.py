@@ -1,7 +1,5 @@
 """Many reports over time, as one small page that needs nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

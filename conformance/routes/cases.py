@@ -4,8 +4,6 @@ sizes that its resize rule gives.
 A clip's frames are two per temporal step, at most two a second, so that sampling at two a second keeps every one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import msgspec

@@ -1,7 +1,5 @@
 """A route's table, laid into views: what the client sent says the items, the expanded prompt says where they stand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import msgspec

@@ -1,7 +1,5 @@
 """What a base came to, kept: the next check of the same base starts no engine for it."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Which scenarios and rules a run is asked for."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import msgspec

@@ -3,8 +3,6 @@
 Nothing here blocks but `stop`: the pool's selector says when to call `read` and `flush`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

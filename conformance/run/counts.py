@@ -1,7 +1,5 @@
 """Counts per entry of the known-failure list: what it predicts, beside what came out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import msgspec

@@ -1,7 +1,5 @@
 """Waiting for somebody to edit a checkout."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ropecheck.conformance.errors import UsageError

@@ -4,8 +4,6 @@ One file per place in a worker's queue, memory-mapped and overwritten in place, 
 no system call. The rest of a file is newlines, which JSON allows.
 """
 
-from __future__ import annotations
-
 import hashlib
 import mmap
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How a worker process came to be: started by its command, or forked from one that has done its imports."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

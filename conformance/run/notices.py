@@ -1,7 +1,5 @@
 """Warnings: what a green run did not look at."""
 
-from __future__ import annotations
-
 import tomllib
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """One scenario asked of one worker, with everything that came back: for verbs that need the answer itself."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

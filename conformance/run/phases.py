@@ -1,7 +1,5 @@
 """The phases of a run: an open registry. A phase drives scenarios through a `Driver` in whatever order it likes."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Pipes to and from workers."""
 
-from __future__ import annotations
-
 import contextlib
 from fcntl import fcntl
 

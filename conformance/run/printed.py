@@ -1,8 +1,6 @@
 """What a worker prints. It comes through a pipe, so that an engine that prints without end fills no disk and an engine
 on a full disk does not fail for it: a log file of bounded size gets its beginning and its end."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from pathlib import Path

@@ -5,8 +5,6 @@ Run by path, with the standard library alone. Lines come on standard input: `+PI
 has started, `-PID` for one that has ended. When the input ends the runner is gone, and what is left is killed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

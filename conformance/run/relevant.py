@@ -4,8 +4,6 @@ kind are taken to run what it ran. What no scenario of forwards runs is looked f
 The notes are kept: the next run begins with the right ones at once, and those that ran nothing which differs from the
 base, then or now, are known to run no change."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

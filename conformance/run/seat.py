@@ -1,7 +1,5 @@
 """The pool's parts without a process loop: limits, queue places, and what makes an answer acceptable."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar

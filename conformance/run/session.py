@@ -1,7 +1,5 @@
 """One run: start the workers, replay the known failures' witnesses, drive the phases, sum up."""
 
-from __future__ import annotations
-
 import datetime
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence

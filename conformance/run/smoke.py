@@ -4,8 +4,6 @@ Used after a target is added. The scenario is written here in full rather than g
 target can be checked without the rest of the suite: an image request beside a text request, prefilled and decoded.
 """
 
-from __future__ import annotations
-
 from array import array
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Which rules have something to say of which forward modes: they are asked, about one view of every kind that a mode's
 declaration says its batches give."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Counting: a listener that turns outcomes into a Summary. Judging is the verdict's, not the tally's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Which engine functions made a wrong result: witnesses run once more with the worker taking notes, and beside them
 scenarios that pass, so that what runs for everything can be told from what runs for the wrong ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any

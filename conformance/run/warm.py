@@ -1,7 +1,5 @@
 """One import for many workers: a process that has imported what a target needs, and forks a worker on request."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

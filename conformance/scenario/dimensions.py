@@ -4,8 +4,6 @@ A value that passes through a narrow type, or a clamp at some table's end, is ri
 run says of every bound whether anything was on its far side; a baseline knows those that must be.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 

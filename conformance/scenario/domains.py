@@ -1,7 +1,5 @@
 """Values of a mode's chosen fields, by their declared domains: every one up to a bound, one at random, smaller ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """One forward of a scenario: its whole batch, the tables that it must produce, and what it is an example of."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

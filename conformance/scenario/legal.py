@@ -1,7 +1,5 @@
 """What a scenario that somebody wrote may say, before anybody works out what follows from it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

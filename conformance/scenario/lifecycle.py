@@ -3,8 +3,6 @@
 States are immutable. A step that no public request could lead to raises OutOfDomain.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Scenario files of the first format, in which every forward mode had an operation of its own, as files of this one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

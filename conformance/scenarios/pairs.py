@@ -4,8 +4,6 @@ Which values count as far is declared in `conformance.scenario.dimensions`; here
 are covering arrays: the same on every machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Scripts that somebody chose, one reason each, on every way to start the server."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from ropecheck.conformance.scripts.script import (

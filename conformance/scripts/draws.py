@@ -4,8 +4,6 @@ A seed is one set of scripts on every machine (`random_scripts`); `scripts()` is
 strategy.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field

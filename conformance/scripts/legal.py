@@ -1,7 +1,5 @@
 """Which scripts can be played: what no client can send is refused with one line, what the engine must refuse is not."""
 
-from __future__ import annotations
-
 from ropecheck.conformance.scripts.script import Action, Arrive, Close, OpenSession, Pause, Script, Step
 from ropecheck.conformance.scripts.servers import server, servers
 from ropecheck.spec.families import family as find_family

@@ -1,7 +1,5 @@
 """A script with every number resolved: token ids, prompt tables, hashes of pixels."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ Requests and sessions are small ints, unique in a script. Two prompts of the sam
 tokens and pixels, so that a prefix cache may hit.
 """
 
-from __future__ import annotations
-
 import hashlib
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Ways to start the server, from data/servers.toml."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """Make a failing script smaller in its own terms: fewer actions, fewer runs, fewer tokens."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 

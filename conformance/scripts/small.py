@@ -12,8 +12,6 @@
 A script ends with an action that is no step (the loop goes on by itself until all is done) and has a request.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple

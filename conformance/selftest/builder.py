@@ -1,7 +1,5 @@
 """The reference as a builder of prompt tables, and slips that are planted in what it answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

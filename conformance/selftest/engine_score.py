@@ -4,8 +4,6 @@ The functions are a list (data/engine_faults.toml); the edits are drawn from the
 what the suite sends. An edit that changes no answer is told as missed, unless the list argues that it is no fault.
 """
 
-from __future__ import annotations
-
 import random
 import time
 import tomllib

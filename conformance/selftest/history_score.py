@@ -5,8 +5,6 @@ and with what it shows: rule, mode, signature and the very value. Caught: on the
 so, and on the right one it checks the rule and nothing of it fails. Only the witnesses run, one worker a release.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache

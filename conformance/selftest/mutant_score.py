@@ -3,8 +3,6 @@
 Faults run in this process, on the messages of the worker protocol; a test drives one through a real worker.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """The reference target's process: `python -m ropecheck.conformance.selftest.reference_worker --in-fd N --out-fd M`."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

@@ -1,7 +1,5 @@
 """What a right scheduler and a right server show, and slips that are planted in it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

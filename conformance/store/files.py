@@ -1,7 +1,5 @@
 """Reading scenarios from disk with errors that name file and field, and writing files all at once or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """JSON schemas of what the suite reads and writes, each with a name of its own ($id)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Which functions a change touches: the lines that git names, in the functions that hold them."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

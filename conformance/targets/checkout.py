@@ -1,7 +1,5 @@
 """A source checkout as a target without adding it: which code it is, and a base to compare it with."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

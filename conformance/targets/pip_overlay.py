@@ -5,8 +5,6 @@ release's own follow it, with the versions read from the metadata of what was ju
 inside the folder that it is given.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -5,8 +5,6 @@ those of the common environment. A folder is staged beside the others and rename
 that is there is whole; a lock per target keeps two that add the same one apart.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """What is there: the provisioned targets, read from `.ropecheck/targets/`, and how their workers are started."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys

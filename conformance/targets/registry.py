@@ -4,8 +4,6 @@ A target is data. Provisioned releases are targets too; whoever provisions them 
 function that lists them, and every verb knows them from then on.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

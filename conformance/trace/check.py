@@ -1,7 +1,5 @@
 """Judge a trace from a file, line by line, in one pass."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain

@@ -1,7 +1,5 @@
 """A folder that a recorder wrote: its streams, each in parts, judged one by one."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass, field

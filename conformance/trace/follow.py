@@ -1,7 +1,5 @@
 """What the client's history says of each request, without judging: for a monitor that compares where the tables are."""
 
-from __future__ import annotations
-
 from ropecheck.adapters import events
 from ropecheck.conformance.trace.live import Histories
 from ropecheck.spec.views import Place

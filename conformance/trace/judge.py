@@ -4,8 +4,6 @@ It follows the client's history (`live.py`), knows from the declared modes (`spe
 forward must read, lays what the engine read beside it as the specification's views, and asks every rule of each view.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The shape of a wrong row, in words: two traces of one fault carry the same ones. Only wrong columns are looked at."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

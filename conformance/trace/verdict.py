@@ -1,7 +1,5 @@
 """From a scheduler's answer to an outcome."""
 
-from __future__ import annotations
-
 from ropecheck.adapters import events, protocol
 from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun
 from ropecheck.conformance.scripts.script import Script

@@ -1,7 +1,5 @@
 """A small number of vectors that covers every rule and situation of every folder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from ropecheck.conformance.vectors import types as v

@@ -4,8 +4,6 @@ Nothing here comes from the reference: no numpy, no whole-batch tables. A row's 
 declaration names; a token's column is looked up in the prompt's table, or is index + delta past it.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Written beside the specification's own words for these operations (spec/session.py), which the reference is built from.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 from ropecheck.conformance.vectors import types as v

@@ -1,7 +1,5 @@
 """Wrong answers to a vector, one small slip each: a rule that a vector names must see one of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """An engine's answers against the vectors: the same judge, rules and signatures as in a run."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass

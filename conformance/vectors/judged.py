@@ -1,7 +1,5 @@
 """One vector's answer, judged: the rules of a run are asked, about views that the answer and the input make up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate

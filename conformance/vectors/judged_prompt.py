@@ -1,7 +1,5 @@
 """A prompt table that a family's builder made, put to the rules of families."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from ropecheck.conformance.judge.ask import ask

@@ -4,8 +4,6 @@ Each expected table is derived a second time; the rules must find nothing in it,
 that a vector names must find a fault that is planted there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path

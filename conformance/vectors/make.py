@@ -1,8 +1,6 @@
 """Scenarios -> candidate vectors. Inputs and expected tables come from the reference's lifecycle, so that `lint`, which
 derives them from the specification, is a second opinion."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 

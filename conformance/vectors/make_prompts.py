@@ -1,7 +1,5 @@
 """Prompt-table vectors: the chosen cases of every family, their tables from the reference."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ropecheck.conformance.families import cases as family_cases

@@ -1,7 +1,5 @@
 """Session and retraction vectors out of a scenario that has been walked through."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

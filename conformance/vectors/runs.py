@@ -1,7 +1,5 @@
 """Runs and tables of vector files in the specification's terms. Imports the specification only."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 

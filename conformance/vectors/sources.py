@@ -3,8 +3,6 @@
 A new mode has vectors because it is declared; nobody lists it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ropecheck.conformance.scenario.operations import Scenario

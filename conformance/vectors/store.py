@@ -1,7 +1,5 @@
 """Vector files: FOLDER/ID.json. Reading names file and field; writing never overwrites other content unasked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

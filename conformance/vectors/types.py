@@ -5,8 +5,6 @@
 A vector's id is the hash of its *input*, so that a new expected value, name or note never changes the id.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from pathlib import Path

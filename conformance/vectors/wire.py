@@ -1,7 +1,5 @@
 """The reference's runs, requests and tables in the form of vector files."""
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from ropecheck.adapters.batch import Batch

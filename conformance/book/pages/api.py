@@ -1,7 +1,5 @@
 """The public Python surface: every name that others may import, its signature and its docstring."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """A page per bug of the past that the suite dates and finds again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from markupsafe import Markup

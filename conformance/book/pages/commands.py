@@ -1,7 +1,5 @@
 """The command line: every verb with its options, as `--help` has them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A page per model family: its prompt tables drawn, and who differs."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil

@@ -1,7 +1,5 @@
 """A page per known failure, and one of all known differences of prompt tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ropecheck.conformance import figures

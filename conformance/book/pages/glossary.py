@@ -1,7 +1,5 @@
 """The field's words: docs/glossary.md, and what the specification's own types say of their fields."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ropecheck.conformance.book.contents import Book

@@ -1,7 +1,5 @@
 """Guides: the repository's own Markdown, one page each, sorted by what a reader is here for."""
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Iterator
 from functools import partial

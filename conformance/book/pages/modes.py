@@ -1,7 +1,5 @@
 """A page per forward mode."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What pages of several sections are built of."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from markupsafe import Markup

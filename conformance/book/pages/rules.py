@@ -1,7 +1,5 @@
 """A page per rule."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from typing import Any

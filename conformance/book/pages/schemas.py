@@ -1,7 +1,5 @@
 """Reference pages of the file formats, from their JSON schemas."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections.abc import Iterator, Sequence

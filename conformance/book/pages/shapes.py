@@ -1,7 +1,5 @@
 """A page per shape of failure: what the numbers look like, what usually causes them, real examples."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from markupsafe import Markup

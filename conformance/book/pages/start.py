@@ -1,7 +1,5 @@
 """The first page: what this is about, for somebody who is new to it, and the picture that opens the README too."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from markupsafe import Markup

@@ -1,7 +1,5 @@
 """Chosen scenarios: a speaking name and one reason each. Importable without the runner."""
 
-from __future__ import annotations
-
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.chosen import (
     arrivals,

@@ -1,7 +1,5 @@
 """Requests that come and go, and the modes that read no request's history: idle and diffusion blocks."""
 
-from __future__ import annotations
-
 from ropecheck.conformance.scenario.operations import Abort, Finish, Scenario
 from ropecheck.conformance.scenario.words import block, decode, extend, idle, window
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, answer, prefill, running, scenario, submit

@@ -1,7 +1,5 @@
 """Host-to-device copies while a forward is built."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ropecheck.conformance.scenario.operations import MeasureCost, Scenario

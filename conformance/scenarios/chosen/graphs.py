@@ -1,7 +1,5 @@
 """Wider buffers: CUDA-graph static buffers that persist over a scenario, and data-parallel padding."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Instances of the laws: each scenario reaches the same tokens by two routes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from ropecheck.conformance.scenario.operations import (

@@ -1,7 +1,5 @@
 """What a forward mode is tried on because it is declared: a mode that nobody has written a scenario for has these."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any

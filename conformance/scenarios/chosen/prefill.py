@@ -1,7 +1,5 @@
 """Extend, mixed, decode: whole prompts, chunks and prefix hits around media."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ropecheck.conformance.scenario.operations import Retract, Scenario

@@ -1,7 +1,5 @@
 """Retraction: prompt and outputs are prefilled again, each token at the index it had."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ropecheck.conformance.scenario.operations import Finish, Open, Operation, Reschedule, Retract, Scenario, Turn

@@ -1,7 +1,5 @@
 """The rotary embedding over real tables: every layout of sections over prompts whose rows differ, and over text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ropecheck.conformance.scenario.operations import Finish, Open, Rotate, Scenario, Submit, Turn

@@ -1,7 +1,5 @@
 """Words to write scenarios with."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 

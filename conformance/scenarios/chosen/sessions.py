@@ -1,7 +1,5 @@
 """Sessions: append, branch, replace, offset, drop_previous_output, abort and retry."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

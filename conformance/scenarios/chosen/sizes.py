@@ -3,8 +3,6 @@
 Positions near the int32 limit and empty batches reach no engine by a request: `device.checks` has them.
 """
 
-from __future__ import annotations
-
 from ropecheck.conformance.scenario.operations import Operation, Scenario, Submit
 from ropecheck.conformance.scenario.words import decode, draft, draft_extend, extend, verify, window
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, chain, media, prefill, running, scenario

@@ -1,7 +1,5 @@
 """Speculative rounds: draft decode, target verify (chain, tree, ragged), draft extend."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ropecheck.conformance.scenario.operations import Accept, Scenario

@@ -1,7 +1,5 @@
 """Streaming sessions: plain appends, one in flight, the token arrays shared in place."""
 
-from __future__ import annotations
-
 from ropecheck.conformance.scenario.operations import Abort, Finish, Open, Operation, Scenario, Turn
 from ropecheck.conformance.scenario.words import decode, extend, window
 from ropecheck.conformance.scenarios.chosen.script import CLIP, TALL, WIDE, answer, prefill, replies, scenario

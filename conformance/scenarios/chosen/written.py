@@ -1,7 +1,5 @@
 """A request that writes an image: its table knows the columns of what it will write, and a decode reads them there."""
 
-from __future__ import annotations
-
 from ropecheck.conformance.scenario.operations import Scenario, Submit
 from ropecheck.conformance.scenario.words import decode, extend, window
 from ropecheck.conformance.scenarios.chosen.script import scenario

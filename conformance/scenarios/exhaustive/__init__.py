@@ -1,7 +1,5 @@
 """The exhaustive driver: every scenario up to a bound, and a certificate that says which and how many."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 

@@ -5,8 +5,6 @@ counted by dynamic programming. For two requests with one prompt, paths that dif
 Burnside's lemma: (all paths + paths that renaming leaves alone) / 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from itertools import product

@@ -3,8 +3,6 @@
 A new mode is here because it is declared; nobody lists it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, product

@@ -1,7 +1,5 @@
 """What a bound bounds. Every number is an inclusive maximum."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement

@@ -1,7 +1,5 @@
 """Every sequence of turns of one session."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

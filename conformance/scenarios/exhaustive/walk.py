@@ -1,7 +1,5 @@
 """Every sequence of a scheduler's moves over plain requests, up to a renaming of the requests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import combinations, permutations, product
 

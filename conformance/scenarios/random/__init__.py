@@ -6,8 +6,6 @@ Importable without the runner: `scenarios()` is a strategy like any other. What 
 smaller by `shrink`, which knows requests, operations, runs, grids and tokens.
 """
 
-from __future__ import annotations
-
 from ropecheck.conformance.scenarios.random.collect import random_scenarios, stateful_scenarios
 from ropecheck.conformance.scenarios.random.shrink import shrink
 from ropecheck.conformance.scenarios.random.strategies import histories, scenarios

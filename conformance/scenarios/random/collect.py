@@ -4,8 +4,6 @@ Hypothesis draws from constants that it finds in the modules that happen to be i
 values in another process. Here every number comes from `random.Random.random`, which Python promises not to change.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 

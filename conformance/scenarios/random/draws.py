@@ -1,7 +1,5 @@
 """One move of each kind, drawn from what is possible in a state."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

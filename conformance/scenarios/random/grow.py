@@ -1,7 +1,5 @@
 """A scenario like another one: some of it, and other moves. What a search does with scenarios worth following."""
 
-from __future__ import annotations
-
 from ropecheck.conformance.scenario.operations import Operation, Scenario
 from ropecheck.conformance.scenarios.random.collect import Chance
 from ropecheck.conformance.scenarios.random.draws import draws, possible

@@ -3,8 +3,6 @@
 A candidate counts when the lifecycle finds it legal and the engine still breaks the same rule with the same signature.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from typing import Any

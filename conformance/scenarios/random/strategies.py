@@ -1,7 +1,5 @@
 """Strategies: histories with odd media, and scenarios drawn move by move so that each one is legal."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

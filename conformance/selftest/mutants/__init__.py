@@ -4,8 +4,6 @@ They prove that the suite can fail. `ropecheck score --mutants` runs them all; t
 none.
 """
 
-from __future__ import annotations
-
 from ropecheck.conformance.selftest.mutants import cells, forwards, generic, held, padding, rotary, turns
 from ropecheck.conformance.selftest.mutants.base import Mutant
 

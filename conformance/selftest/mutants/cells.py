@@ -1,7 +1,5 @@
 """Faults in the values of a forward's tables."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Faults in the shape of a forward's tables, in what building it changes and costs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 

@@ -3,8 +3,6 @@
 A fault says which modes it can be planted in (from their declarations) and which rules have to name it there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Faults in retraction, ownership and freshness: what the engine holds between forwards."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Faults in loading a forward into a wider buffer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

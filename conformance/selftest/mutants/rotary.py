@@ -1,7 +1,5 @@
 """Faults in the consumer of the three-row table: the rotary embedding."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import msgspec

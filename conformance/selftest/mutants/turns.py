@@ -1,7 +1,5 @@
 """Faults in session operations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
