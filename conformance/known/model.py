@@ -37,6 +37,9 @@ NEVER = "multi-layer-rows-are-never-copied"
 MEMBERS = "members-have-no-delta"
 DRAFTED = "text-is-drafted-from"
 READER = "positions-pass-the-reader"
+STILL = "draft-rows-stand-still"
+GRAPHS = "draft-graphs-have-no-rows"
+IDLE = "idle-has-no-table"
 
 BUGS: dict[str, str] = {
     FROM_T: "a retracted request's table goes on behind the t row of its last column, not behind its largest position",
@@ -52,6 +55,9 @@ BUGS: dict[str, str] = {
     MEMBERS: "rows behind the requests' own get delta 0, and raise where a table reaches its request's token",
     DRAFTED: "a draft that reads a token of the prompt's table places it by delta, as if it were text",
     READER: "a position past the last one that the rotary embedding has prepared raises",
+    STILL: "the draft loop advances the index and not the rows: every forward reads the first one's columns",
+    GRAPHS: "the graphs of EAGLE drafts never get the three rows: zeros for every token",
+    IDLE: "an idle batch has no table of three rows",
 }
 """Every cause of scenarios by the name that entries use, and what comes out."""
 
@@ -207,6 +213,10 @@ class KnownEngine(ReferenceEngine):
             for row, req in enumerate(step.reqs)
         ]
         found = super().tables(step, lines)
+        if step.mode == "draft_decode" and STILL in self.bugs:
+            return [replace(one, rows=found[0].rows) for one in found]
+        if step.mode == "idle" and IDLE in self.bugs:
+            return [replace(one, rows=None) for one in found]
         return [self.dealt(step, one, lines) for one in found] if step.mode == "ragged_verify" else found
 
     def read(self, mode: str, req: int) -> Timeline:
@@ -253,7 +263,8 @@ class KnownEngine(ReferenceEngine):
         right = super().pad(step, padding, built)
         if right.rows is None:
             return right
-        if padding.kind == "multi_layer" and NEVER in self.bugs:
+        eagle = padding.kind == "graph" and step.mode in ("draft_decode", "draft_extend_v2")
+        if (padding.kind == "multi_layer" and NEVER in self.bugs) or (eagle and GRAPHS in self.bugs):
             return replace(right, rows=np.zeros_like(right.rows))
         if padding.kind == "frozen_kv" and STALE in self.bugs:
             branches, width = step.batch.number("topk", 1), right.positions.size
@@ -310,7 +321,7 @@ def touches(scenario: Scenario, bugs: frozenset[str]) -> bool:
     """Whether any of these bugs may show there: no more than a look at the operations."""
     arriving = (op for op in scenario.ops if isinstance(op, Submit | Turn))
     if all(run.is_text for op in arriving for run in op.prompt):
-        bugs &= {REPLACE, SHARES, STALE, NEVER, READER}
+        bugs &= {REPLACE, SHARES, STALE, NEVER, READER, STILL, GRAPHS, IDLE}
     if ABORTED in bugs:
         given_up = {op.req for op in scenario.ops if isinstance(op, Abort)}
         if any(isinstance(op, Turn) and op.parent in given_up for op in scenario.ops):
@@ -337,6 +348,9 @@ SHOWN_IN = {
     "frozen_kv": STALE,
     "multi_layer": NEVER,
     "beam_decode": MEMBERS,
+    "draft_decode": STILL,
+    "graph": GRAPHS,
+    "idle": IDLE,
     **dict.fromkeys(DRAFTS, DRAFTED),
 }
 """Mode or buffer -> the bug of its own."""

@@ -22,6 +22,7 @@ from ropecheck.conformance.known.model import (
     OFFSET,
     REPLACE,
     SHARES,
+    STILL,
     Inputs,
     continued,
     cut,
@@ -285,6 +286,10 @@ class KnownHistories(Histories):
         if event.mode == "ragged_verify" and SHARES in self.bugs:
             self.touch(name, SHARES, *media.causes)
             return self.shares(event, row, tokens)
+        if event.mode == "draft_decode" and event.step and STILL in self.bugs:
+            self.touch(name, STILL, *media.causes)
+            delta = media.options[0].delta - event.step
+            return Place(rows=((), (), ()), tabulated=0, delta=Delta(delta), has_media=True)
         by_delta = event.mode in BY_DELTA and (event.mode not in DRAFTS or DRAFTED in self.bugs)
         if by_delta and event.mode in DRAFTS and tokens.first < media.options[0].width:
             self.touch(name, DRAFTED)

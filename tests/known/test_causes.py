@@ -13,18 +13,22 @@ from ropecheck.adapters.sglang.mends import MENDS
 from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.known.base import alike
-from ropecheck.conformance.known.failures import Known, entries_for, load, match, shared
+from ropecheck.conformance.known.failures import Known, applying, entries_for, load, match, shared, shown
 from ropecheck.conformance.known.model import attributed, bugs_of, predicted
 from ropecheck.conformance.plan.planner import Plan, plan
 from ropecheck.conformance.scenario.operations import Scenario, Turn
 from ropecheck.conformance.scenarios.chosen import chosen
+from ropecheck.conformance.versions import NEWEST_KNOWN, within
 from tests.adapters_sglang.engine_faults import MASKS, OTHERS
 from tests.adapters_sglang.support import Worker
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("planted")]
 
-ENTRIES = tuple(known for known in load() if isinstance(known.witness, Scenario) and known.entry.device in ("", "cpu"))
+NEWEST = NEWEST_KNOWN["sglang"]
+ENTRIES = tuple(one for one in applying(load(), "sglang", NEWEST, "cpu") if isinstance(one.witness, Scenario))
 """On a GPU a lookup past the end reads memory that nobody can predict."""
+
+PAST = tuple(one for one in load() if not within(NEWEST, one.entry.versions) and isinstance(one.witness, Scenario))
 
 BUGS = bugs_of(known.entry.cause for known in ENTRIES)
 
@@ -53,6 +57,15 @@ def failures_of(planted_worker: Worker, planned: Plan, job: str = "") -> Sequenc
     outcome = judge(planned, planted_worker.run(sent))
     assert not outcome.unrun
     return outcome.failures
+
+
+@pytest.mark.parametrize("known", PAST, ids=lambda known: known.path.stem)
+def test_what_an_older_release_did_is_predicted_too(known: Known) -> None:
+    """From its cause alone, and not in the newest release."""
+    planned = plan(scenario_of(known))
+    found = [one for one in predicted(planned, frozenset({known.entry.cause})) if one.key == known.entry.key]
+    assert found and known.entry.shows in ("", shown(found[0]))
+    assert not any(alike(one, other) for one in found for other in predicted(planned, BUGS))
 
 
 def other_values(failure: Failure) -> Failure:
@@ -133,7 +146,8 @@ def test_a_fault_of_the_same_look_is_new(name: str, planted_worker: Worker) -> N
 
 
 def test_every_cause_has_a_mend() -> None:
-    assert set(MENDS) == {known.entry.cause for known in load()} - {""}
+    listed = [one for one in load() if within(NEWEST, one.entry.versions)]
+    assert set(MENDS) == {known.entry.cause for known in listed} - {""}
     # What a GPU reads past an end is foreign memory: no model gives it, and no mend of ours reaches the kernel.
     assert {known.entry.device for known in load() if not known.entry.cause} <= {"cuda"}
 

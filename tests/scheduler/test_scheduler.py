@@ -19,7 +19,7 @@ from ropecheck.adapters.sglang.scheduler.host import Hosts, Told
 from ropecheck.adapters.sglang_routes import sources
 from ropecheck.conformance.cli import check
 from ropecheck.conformance.judge.outcome import Failure, Outcome
-from ropecheck.conformance.known.failures import Known, entries_for, load
+from ropecheck.conformance.known.failures import Known, applying, entries_for, load
 from ropecheck.conformance.known.stream import predicted
 from ropecheck.conformance.run import notices
 from ropecheck.conformance.scripts.chosen import all_scripts
@@ -27,6 +27,7 @@ from ropecheck.conformance.scripts.plan import play_of
 from ropecheck.conformance.scripts.script import Arrive, Script
 from ropecheck.conformance.scripts.servers import servers
 from ropecheck.conformance.trace.verdict import judge_script
+from ropecheck.conformance.versions import NEWEST_KNOWN
 from ropecheck.spec.history import text
 from ropecheck.spec.rules import all_rules
 from tests.scheduler import planted
@@ -34,8 +35,9 @@ from tests.scheduler import planted
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("scheduler")]
 
 WORD = (text(1),)
-KNOWN = [known for known in load() if isinstance(known.witness, Script)]
-BUGS = frozenset(known.entry.cause for known in load())
+ENTRIES = applying(load(), "sglang", NEWEST_KNOWN["sglang"], "cpu")
+KNOWN = [known for known in ENTRIES if isinstance(known.witness, Script)]
+BUGS = frozenset(known.entry.cause for known in ENTRIES)
 
 
 @pytest.fixture(scope="module")

@@ -299,6 +299,7 @@ def on_the_host() -> None:
     if stream is not None and not hasattr(stream, "synchronize"):
         stream.synchronize = nothing
     torch.Tensor.record_stream = nothing  # there is one
+    torch.cuda.synchronize = nothing  # drafts of releases up to 0.5.15 wait for a device without asking for one
     pinned = torch.tensor
 
     def tensor(*args: Any, pin_memory: bool = False, **kwargs: Any) -> Any:
