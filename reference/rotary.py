@@ -40,11 +40,18 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
         "scaled": Layout(128, 128, (16, 24, 24), "contiguous", 1e6, YARN),
         "scaled interleaved": Layout(128, 128, (24, 20, 20), "interleaved", 1e6, YARN),
         "short": Layout(128, 128, (16, 24, 24), "contiguous", 1e6, longest=32),
+        "served": Layout(128, 128, (16, 24, 24), "contiguous", 1e6, longest=128_000),
         "alternating": Layout(128, 128, (20, 22, 22), "alternating", 5e5),
     }
 )
 """Qwen2-VL's, Qwen3-VL's, contiguous sections over the first half of a head, sections where h and w differ, the first
-two with YaRN, the first one with few positions prepared, and Ernie-4.5-VL's."""
+two with YaRN, the first one with few positions prepared and with as many as Qwen2.5-VL is served with, and
+Ernie-4.5-VL's."""
+
+
+def bounded(layout: str) -> bool:
+    """Whether a table may look past the layout's end, which is the point of it."""
+    return LAYOUTS[layout].longest != LONGEST
 
 
 def table_of(state: State, req: int, layout: str, method: str) -> IntArray:
@@ -61,8 +68,7 @@ def table_of(state: State, req: int, layout: str, method: str) -> IntArray:
     if tokens > MOST:
         raise OutOfDomain(f"request {req} has {tokens} tokens; one rotation turns at most {MOST}")
     table = request.line.take(np.arange(tokens, dtype=np.int64))
-    bounded = LAYOUTS[layout].longest < LONGEST  # there the end is the point
-    if table.shape[0] != 3 or (not bounded and int(table.max()) + FAR >= LONGEST):
+    if table.shape[0] != 3 or (not bounded(layout) and int(table.max()) + FAR >= LONGEST):
         raise OutOfDomain(f"request {req}: a rotation reads three rows of positions below {LONGEST - FAR}")
     return table
 

@@ -10,8 +10,8 @@ from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Difference, Failure, Unrun
 from ropecheck.conformance.judge.signature import raise_signature, raised_line
 from ropecheck.conformance.judge.tally import ScenarioTally
-from ropecheck.conformance.plan.rotary import RotaryCheck, heads, is_short
-from ropecheck.reference.rotary import LAYOUTS, Floats
+from ropecheck.conformance.plan.rotary import RotaryCheck, heads
+from ropecheck.reference.rotary import LAYOUTS, Floats, bounded
 from ropecheck.spec.rotary import Heads, OfView, Reach, Rotation, RowMoved, TableAfter, TokenHeads
 
 MODE = "rotary"
@@ -37,7 +37,7 @@ def judge_rotary(tally: ScenarioTally, check: RotaryCheck, answer: protocol.JobA
         seen=seen,
         tolerance=TOLERANCE * max(1.0, most / 100),
     )
-    if is_short(check.layout):
+    if bounded(check.layout):
         error = first.type if isinstance(first, protocol.Raised) else ""
         _ask(tally, check, Reach(position=most, prepared=layout.longest, error=error, rotation=turned), first)
         return

@@ -20,7 +20,7 @@ from ropecheck.conformance.plan.planner import Plan, decoded
 from ropecheck.conformance.reference_engine import ReferenceEngine, answer, tensor, without_start
 from ropecheck.conformance.scenario.operations import Abort, Build, Operation, Retract, Rotate, Scenario, Submit, Turn
 from ropecheck.reference import compose
-from ropecheck.reference.rotary import LAYOUTS, LONGEST
+from ropecheck.reference.rotary import bounded
 from ropecheck.reference.tables import BatchTables
 from ropecheck.reference.timeline import IntArray, Timeline
 
@@ -339,7 +339,7 @@ def _touches(op: Operation, bugs: frozenset[str]) -> bool:
         case Build():
             return SHOWN_IN.get(op.batch.mode) in bugs or SHOWN_IN.get(op.buffer) in bugs
         case Rotate():
-            return READER in bugs and LAYOUTS[op.layout].longest < LONGEST
+            return READER in bugs and bounded(op.layout)
     return False
 
 

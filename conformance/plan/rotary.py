@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ropecheck.adapters import protocol
-from ropecheck.reference.rotary import FAR, LAYOUTS, LONGEST, Floats
+from ropecheck.reference.rotary import FAR, LAYOUTS, Floats, bounded
 from ropecheck.reference.timeline import IntArray
 from ropecheck.spec.rotary import ROWS
 
@@ -26,8 +26,8 @@ WIDER = 37
 @dataclass(frozen=True, slots=True)
 class RotaryCheck:
     """The results from `result` on must be the rotation by this table, by it with row t, h and w moved alone, and by
-    it as a view of a wider buffer; of a short layout the first alone, whose rows have nowhere to move to. table: int64
-    [3, T]."""
+    it as a view of a wider buffer; of a bounded layout the first alone, whose rows have nowhere to move to. table:
+    int64 [3, T]."""
 
     op: int
     result: int
@@ -39,26 +39,24 @@ class RotaryCheck:
     @property
     def results(self) -> range:
         """Indices of all results."""
-        return range(self.result, self.result + (1 if is_short(self.layout) else len(ROWS) + 2))
-
-
-def is_short(layout: str) -> bool:
-    """Whether it has few positions, so that a table may look past its end."""
-    return LAYOUTS[layout].longest < LONGEST
+        return range(self.result, self.result + (1 if bounded(self.layout) else len(ROWS) + 2))
 
 
 def methods(wanted: str, device: str, layout: str) -> tuple[str, ...]:
     """What a method of an operation means on a device. A tensor's lookup past its end would end every later call of a
-    process on a GPU: of a short layout only the kernel is asked there."""
+    process on a GPU: of a bounded layout only the kernel is asked there, and of one that ends far behind others' memory
+    nothing."""
     if wanted:
         return (wanted,)
-    return ("native",) if device == "cpu" else ("device",) if is_short(layout) else ("native", "device")
+    if device != "cpu" and layout == "served":
+        return ()
+    return ("native",) if device == "cpu" else ("device",) if bounded(layout) else ("native", "device")
 
 
 def steps(check: RotaryCheck) -> Iterator[protocol.Rotary]:
     """One step for each of the check's results."""
     yield _step(check, check.table)
-    if is_short(check.layout):
+    if bounded(check.layout):
         return
     for row in range(len(ROWS)):
         moved = check.table.copy()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ropecheck.conformance.families.case import expected
+from ropecheck.conformance.families.cases import without_a_rate
 from ropecheck.reference.prompt_tables import prompt_table as fast
 from ropecheck.spec.families import rules
 from ropecheck.spec.families.minicpm_v import MINICPM_V4_7, Picture, sliced, stretched
@@ -96,6 +98,18 @@ def test_a_slow_clip_runs_ahead_of_its_indices() -> None:
     assert table == ((0, 0, 0), (1, 1, 1), (7, 1, 1), (8, 8, 8))
     assert delta_of(table) == 5
     assert [ideal_column(table, TokenIndex(i)) for i in (4, 5)] == [(9, 9, 9), (10, 10, 10)]
+
+
+def test_a_picture_needs_no_rate() -> None:
+    """Text, a start marker, six tokens of a picture, an end marker, text, from a builder that is told no rate."""
+    (case,) = without_a_rate("qwen2_5_vl")
+    right = expected(case)
+    assert right.tables[0].tolist() == [
+        [0, 1, 2, 2, 2, 2, 2, 2, 5, 6],
+        [0, 1, 2, 2, 2, 3, 3, 3, 5, 6],
+        [0, 1, 2, 3, 4, 2, 3, 4, 5, 6],
+    ]
+    assert right.deltas == (-3,)
 
 
 def test_a_long_recording_is_far_away() -> None:

@@ -6,9 +6,22 @@ import numpy as np
 import pytest
 
 from ropecheck.adapters import protocol
+from ropecheck.conformance.judge.verdict import judge
+from ropecheck.conformance.known.model import READER, KnownEngine
 from ropecheck.conformance.plan.planner import plan
+from ropecheck.conformance.reference_engine import ReferenceEngine, answer
 from ropecheck.conformance.scenario.lifecycle import apply
-from ropecheck.conformance.scenario.operations import Accept, Finish, Open, Operation, Retract, Scenario, Submit, Turn
+from ropecheck.conformance.scenario.operations import (
+    Accept,
+    Finish,
+    Open,
+    Operation,
+    Retract,
+    Rotate,
+    Scenario,
+    Submit,
+    Turn,
+)
 from ropecheck.conformance.scenario.words import decode, draft, draft_extend, extend, mixed, verify, window
 from ropecheck.reference.requests import BOS, State
 from ropecheck.spec.history import OutOfDomain, image, text, video
@@ -74,11 +87,18 @@ def test_a_session_turn_that_asks_for_no_reply() -> None:
     assert decoded.tolist() == [[15]] * 3
 
 
-def test_a_long_recording_ends_far_away() -> None:
-    """The chosen scenario "rotary short, positions ahead of the tokens" asks its reader; these are its numbers."""
-    state = apply(State(family="qwen2_5_vl"), Submit(0, (text(2), video(384, 2, 2, 187.5), text(3)))).state
-    line = state.requests[0].line
+def test_a_long_recording_ends_behind_what_its_reader_has_prepared() -> None:
+    """389 tokens, admitted by their number, and 128,000 positions."""
+    op = Submit(0, (text(2), video(384, 2, 2, 187.5), text(3)))
+    line = apply(State(family="qwen2_5_vl"), op).state.requests[0].line
     assert int(line.table.max()) == 143_630 and line.delta == 143_242
+    planned = plan(Scenario("", (op, Rotate(0, "served")), family="qwen2_5_vl"))
+    raised = answer(planned.job, KnownEngine(frozenset({READER})))
+    (failure,) = judge(planned, raised).failures
+    assert (failure.rule, failure.signature) == ("rotary.readers_bound", "looks past its end")
+    assert failure.message.startswith("served, native: position 143630 of 128000 prepared")
+    grown = answer(planned.job, ReferenceEngine())
+    assert not judge(planned, grown).failures
 
 
 def test_a_start_of_sequence_is_no_part_of_a_history_that_goes_on() -> None:
