@@ -1,99 +1,124 @@
-"""What recording and monitoring cost a server: a toy model, the same load with each, in turns, tokens a second.
+"""What recording and monitoring cost a server: one of a toy model, the same load again and again, with each in turn.
 
-    .venv/bin/python -m bench.live_recording [--target T] [--device cpu|cuda] [--via http|engine] [--rounds 3]
+    .venv/bin/python -m bench.live_recording [--target T] [--device cpu|cuda] [--via http|engine] [--rounds 40]
 
-A toy's forward is the worst case: milliseconds, nearly all of it overhead.
+A toy's forward is the worst case: a millisecond or two, nearly all of it overhead. One process is measured, because
+two of the same kind differ by more than a recorder costs; the scheduler takes the time itself (`bench.switch`), from a
+wave's first forward to its last. In every round the kinds take turns at going first.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import random
 import statistics
 import threading
-import time
 from pathlib import Path
+from typing import Any
 
+from bench.switch.recorders import FILE
+from ropecheck import record
 from ropecheck.conformance.cli import targets as provisioned
 from ropecheck.conformance.cli.options import target_for
 from ropecheck.conformance.live.client import Connection
 from ropecheck.conformance.live.media import prompt_of
 from ropecheck.conformance.live.scripts import PICTURE, WORDS
 from ropecheck.conformance.live.server import LiveServer, Start, toy
-from ropecheck.conformance.trace.folder import streams
 
 assert provisioned, "importing it makes provisioned releases known"
 
+KINDS = ("off", "log", "monitor")
+SITE = Path(__file__).parent / "switch"
 
-def load(link: Connection, clients: int, tokens: int, turn: int) -> float:
-    """Output tokens a second of so many clients at once."""
+
+def load(link: Connection, kind: str, wave: str, clients: int, tokens: int) -> None:
+    """A wave: so many clients at once."""
 
     def ask(number: int) -> None:
         prompt = prompt_of(PICTURE if number % 2 else WORDS, 1000 + number, 14)
-        link.generate(f"bench.{turn}.{number}.", prompt, tokens)
+        link.generate(f"bench.{kind}.{wave}.{number}.", prompt, tokens)
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(clients)]
-    began = time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return clients * tokens / (time.perf_counter() - began)
+
+
+def compared(waves: list[dict[str, Any]], kind: str, what: str) -> tuple[float, float, float]:
+    """A kind's `what` in parts of that of "off" in the same round: median, and 95 % of resamplings of the rounds."""
+    found = {(wave["kind"], wave["wave"]): wave[what] for wave in waves}
+    rounds = {wave["wave"] for wave in waves}
+    ratios = [found[kind, one] / found["off", one] for one in rounds]
+    draw = random.Random(0)
+    again = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(2000))
+    return round(statistics.median(ratios), 4), round(again[50], 4), round(again[1949], 4)
 
 
 def main() -> None:
-    """Start a server per mode, then measure them in turns, so that other work on the machine meets all of them."""
+    """Prints one JSON object."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--target", default="sglang")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--via", default="http")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--out", type=Path, default=Path(".ropecheck/bench-live"))
     given = parser.parse_args()
     target = target_for(given.target, given.device)
-    model = toy(target, "qwen2_5_vl", given.out / "toys")
-    servers: dict[str, LiveServer] = {}
+    folder = (given.out / "server.trace").resolve()
+    path = record.environment(folder, path=dict(target.env).get("PYTHONPATH", ""))["PYTHONPATH"]
+    first, *others = path.split(os.pathsep)
+    start = Start(
+        target=target,
+        device=given.device,
+        model=toy(target, "qwen2_5_vl", given.out / "toys"),
+        arguments={"disable_overlap_schedule": False},
+        environment={
+            "PYTHONPATH": os.pathsep.join([str(SITE.resolve()), *others, str(SITE.parents[1].resolve())]),
+            "BENCH_NEXT": f"{first}/sitecustomize.py",
+        },
+        folder=given.out,
+        name="server",
+        via=given.via,
+    )
+    (folder / FILE).unlink(missing_ok=True)
+    server = LiveServer(start)
+    server.link.logprobs = False
     try:
-        for mode in ("off", "log", "monitor"):
-            start = Start(
-                target=target,
-                device=given.device,
-                model=model,
-                arguments={"disable_overlap_schedule": False},
-                environment={},
-                folder=given.out,
-                name=mode,
-                via=given.via,
-                mode=mode,
-            )
-            servers[mode] = LiveServer(start)
-        for server in servers.values():
-            server.wait(400)
-        speeds: dict[str, list[float]] = {mode: [] for mode in servers}
-        for turn in range(given.rounds + 1):
-            for mode, server in servers.items():
-                speed = load(server.link, given.clients, given.tokens, turn)
-                if turn:  # the first warms up
-                    speeds[mode].append(speed)
-        paths = [path for parts in streams(servers["log"].streams).values() for path in parts]
-        print(
-            json.dumps(
-                {
-                    "tokens_per_second": {mode: round(statistics.median(these), 1) for mode, these in speeds.items()},
-                    "all": {mode: [round(one, 1) for one in these] for mode, these in speeds.items()},
-                    "to_off": {
-                        mode: round(statistics.median(these) / statistics.median(speeds["off"]), 4)
-                        for mode, these in speeds.items()
-                    },
-                    "bytes_recorded": sum(path.stat().st_size for path in paths),
-                }
-            )
-        )
+        server.wait(400)
+        for turn in range(-3, given.rounds):  # the first ones warm up
+            for at in range(len(KINDS)):
+                load(server.link, KINDS[(turn + at) % len(KINDS)], str(turn), given.clients, given.tokens)
+        for kind in KINDS:
+            load(server.link, kind, "sync", given.clients, given.tokens)
     finally:
-        for server in servers.values():
-            server.stop()
+        server.stop()
+    lines = [json.loads(line) for line in (folder / FILE).read_text(encoding="utf-8").splitlines()]
+    waves = [wave for wave in lines if wave["wave"].isdigit()]
+    print(
+        json.dumps(
+            {
+                kind: {
+                    "tokens_per_second": round(
+                        given.clients
+                        * given.tokens
+                        / statistics.median(w["seconds"] for w in waves if w["kind"] == kind)
+                    ),
+                    "step_us": round(statistics.median(w["step_us"] for w in waves if w["kind"] == kind), 1),
+                    "seconds_to_off": compared(waves, kind, "seconds"),
+                    "step_to_off": compared(waves, kind, "step_us"),
+                    "forwards": sum(w["steps"] for w in waves if w["kind"] == kind),
+                    "waits_in_a_wave": [w["syncs"] for w in lines if (w["kind"], w["wave"]) == (kind, "sync")],
+                }
+                for kind in KINDS
+            }
+            | {"rounds": given.rounds, "clients": given.clients, "tokens": given.tokens}
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def main() -> None:
         monitor.close()
         found["looked_at"], found["wrong"] = monitor.counts, monitor.wrong
         bad = ("decode", decodes[0][1], decodes[0][2], decodes[0][3] + 1)
-        again = Monitor(lambda _: None, lambda _: place, Path(folder) / "monitor2.json", told.append, every=1)
+        again = Monitor(lambda _: None, lambda _: place, Path(folder) / "monitor2.json", told.append)
         again.look(*bad)
         again.close()
         found["planted_fault_seen"] = again.wrong

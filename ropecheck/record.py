@@ -72,13 +72,12 @@ def _monitor(header: events.TraceHeader, folder: Path) -> Any:
     """Compares where the tables are."""
     import logging
 
-    from ropecheck.adapters.sglang.recorder.monitor import EVERY, Monitor
+    from ropecheck.adapters.sglang.recorder.monitor import Monitor
     from ropecheck.conformance.trace.follow import TraceFollower
 
     follower = TraceFollower(header.family)
-    every = int(os.environ.get("ROPECHECK_MONITOR_EVERY") or EVERY)
     file = folder / f"monitor-{os.getpid()}.json"
-    return Monitor(follower.feed, follower.place, file, logging.getLogger("ropecheck").error, every)
+    return Monitor(follower.feed, follower.place, file, logging.getLogger("ropecheck").error)
 
 
 def _judge() -> Any:

@@ -40,7 +40,7 @@ def make(family: str, folder: Path, seed: int = 0) -> None:
     torch: Any = importlib.import_module("torch")
     torch.manual_seed(seed)
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = words.save(folder)
+    tokenizer = words.save(folder, family)
     model = MAKERS[family](folder, tokenizer)
     sharpen(torch, model)
     model.to(torch.float32).save_pretrained(folder)
@@ -110,30 +110,84 @@ def qwen3_vl(folder: Path, tokenizer: Any) -> Any:
     return transformers.Qwen3VLForConditionalGeneration(config)
 
 
-def processor(folder: Path, tokenizer: Any, name: str, videos: str, patch: int) -> None:
+def glm4_1v(folder: Path, tokenizer: Any) -> Any:
+    """GLM-4.1V: half a head is turned, neighbours in pairs."""
+    transformers: Any = importlib.import_module("transformers")
+    rope = {**SECTIONS, "mrope_section": [2, 3, 3], "partial_rotary_factor": 0.5}
+    config = transformers.Glm4vConfig(
+        text_config={**TEXT, "rope_parameters": rope},
+        vision_config={
+            "depth": 2,
+            "hidden_size": 64,
+            "intermediate_size": 64,
+            "num_heads": 4,
+            "out_hidden_size": HIDDEN,
+            "patch_size": 14,
+            "image_size": 224,
+            "spatial_merge_size": 2,
+            "temporal_patch_size": 2,
+        },
+        image_token_id=words.GLM["image"],
+        video_token_id=words.GLM["video"],
+        **{
+            f"{kind}_{end}_token_id": words.GLM[f"{name}_of_{kind}"]
+            for kind in ("image", "video")
+            for end, name in (("start", "begin"), ("end", "end"))
+        },
+        tie_word_embeddings=False,
+    )
+    config.architectures = ["Glm4vForConditionalGeneration"]
+    processor(folder, tokenizer, "Glm4vProcessor", "Glm4vVideoProcessor", 14, images="Glm4vImageProcessor")
+    return transformers.Glm4vForConditionalGeneration(config)
+
+
+def processor(
+    folder: Path, tokenizer: Any, name: str, videos: str, patch: int, images: str = "Qwen2VLImageProcessor"
+) -> None:
     """The processor's files: nothing is resized beyond the merge."""
     transformers: Any = importlib.import_module("transformers")
     size = {"shortest_edge": (2 * patch) ** 2, "longest_edge": 1 << 22}
     settings: dict[str, Any] = {"patch_size": patch, "merge_size": 2, "temporal_patch_size": 2, "size": size}
     made = getattr(transformers, name)(
-        image_processor=transformers.Qwen2VLImageProcessor(**settings),
+        image_processor=getattr(transformers, images)(**settings),
         tokenizer=tokenizer,
         video_processor=getattr(transformers, videos)(**settings),
     )
     made.save_pretrained(folder)
 
 
-MAKERS: dict[str, Callable[[Path, Any], Any]] = {"qwen2_5_vl": qwen2_5_vl, "qwen3_vl": qwen3_vl}
+MAKERS: dict[str, Callable[[Path, Any], Any]] = {
+    "qwen2_5_vl": qwen2_5_vl,
+    "qwen3_vl": qwen3_vl,
+    "glm4_1v": glm4_1v,
+}
 """Family of the specification -> what writes its processor and returns its model."""
 
-DRAFTS = {"eagle": "LlamaForCausalLMEagle", "eagle3": "LlamaForCausalLMEagle3"}
-"""Draft models: a configuration alone, to be loaded with random weights."""
+DRAFTS = {
+    "eagle": "LlamaForCausalLMEagle",
+    "eagle3": "LlamaForCausalLMEagle3",
+    "dflash": "DFlashDraftModel",
+    "dspark": "DSparkDraftModel",
+}
+"""Draft models, a configuration alone, to be loaded with random weights: name -> architecture."""
 
 
 def draft(name: str, folder: Path) -> None:
     """Write a draft's configuration. It shares the toy's vocabulary and width."""
     folder.mkdir(parents=True, exist_ok=True)
     text = {**TEXT, "num_hidden_layers": 1, "rope_theta": 1000.0, "hidden_act": "silu", "rms_norm_eps": 1e-5}
-    about = {"architectures": [DRAFTS[name]], "model_type": "llama", "torch_dtype": "float32"}
-    more = {"draft_vocab_size": words.VOCABULARY} if name == "eagle3" else {}
-    (folder / "config.json").write_text(json.dumps(text | about | more), encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(draft_config(name, text) | {"torch_dtype": "float32"}), "utf-8")
+
+
+def draft_config(name: str, text: dict[str, Any]) -> dict[str, Any]:
+    """The smallest configuration of this kind that engines take, as wide as the text model of a target."""
+    about = text | {"architectures": [DRAFTS[name]], "model_type": "llama", "tie_word_embeddings": False}
+    if name == "eagle3":
+        return about | {"draft_vocab_size": text["vocab_size"]}
+    if name == "eagle":
+        return about
+    plain = {key: about[key] for key in about if key != "rope_scaling"} | {"model_type": "qwen3"}
+    block = {"target_layer_ids": [0], "num_target_layers": 1, "mask_token_id": 500}
+    if name == "dflash":
+        return plain | {"block_size": 4, "dflash_config": block}
+    return plain | block | {"block_size": 3, "markov_rank": 4, "markov_head_type": "vanilla"}

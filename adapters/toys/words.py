@@ -20,16 +20,24 @@ SPECIAL = {
     "<|audio_end|>": 509,
     "<|audio_pad|>": 510,
 }
+GLM = dict(
+    zip(
+        ("begin_of_image", "end_of_image", "image", "video", "begin_of_video", "end_of_video", "observation"),
+        SPECIAL.values(),
+        strict=True,
+    )
+)
+"""The names that GLM's processors look for, in the same places; each between <| and |>."""
 FIRST = 0x4E00
 """Token i is the character FIRST + i: one symbol each, none of them a space."""
 
 
-def tokenizer() -> Any:
+def tokenizer(special: dict[str, int]) -> Any:
     """transformers' fast tokenizer around one word per character."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    names = {number: name for name, number in SPECIAL.items()} | {PAD: "<pad>", START: "<s>", STOP: "</s>"}
+    names = {number: name for name, number in special.items()} | {PAD: "<pad>", START: "<s>", STOP: "</s>"}
     vocabulary = {names.get(number, chr(FIRST + number)): number for number in range(VOCABULARY)}
     words = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
     words.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
@@ -45,8 +53,8 @@ def tokenizer() -> Any:
     )
 
 
-def save(folder: Path) -> Any:
-    """Write the tokenizer's files; returns it."""
-    words = tokenizer()
+def save(folder: Path, family: str) -> Any:
+    """Write the family's tokenizer's files; returns it."""
+    words = tokenizer({f"<|{name}|>": number for name, number in GLM.items()} if family.startswith("glm") else SPECIAL)
     words.save_pretrained(folder)
     return words

@@ -34,7 +34,7 @@ from ropecheck.conformance.trace.folder import streams
 from ropecheck.conformance.trace.verdict import PREFIX
 from ropecheck.conformance.version import spec_hash, suite_version
 
-PATCH = {"qwen2_5_vl": 14, "qwen2_vl": 14, "qwen3_vl": 16}
+PATCH = {"qwen2_5_vl": 14, "qwen2_vl": 14, "qwen3_vl": 16, "glm4_1v": 14}
 """Pixels of a patch's side."""
 DEATHS = 4
 """Servers of one configuration that may end by themselves before the rest of its scripts is left out."""

@@ -89,6 +89,7 @@ LONGER: dict[str, tuple[Action, ...]] = {
         Arrive(2, WIDE, 5, session=0, content=30),
         Close(0),
     ),
+    "a picture cut by a chunk": (Arrive(0, (text(60), image(1, 8, 8), text(9)), 8, content=33),),
     "a talk that starts afresh": (
         OpenSession(0),
         Arrive(0, PICTURE, 4, session=0, content=31),

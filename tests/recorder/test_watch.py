@@ -221,7 +221,6 @@ def test_a_monitor_looks_and_writes_a_count(engine: Callable[..., Any], tmp_path
         return made
 
     scheduler.batch = batch
-    watch._active[0].sink._every = 1  # type: ignore[attr-defined]
     scheduler.handle_generate_request(request())
     scheduler.run_event_loop()
     found = json.loads(next(tmp_path.glob("monitor-*.json")).read_text())

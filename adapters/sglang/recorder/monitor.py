@@ -24,8 +24,8 @@ from ropecheck.adapters import events
 from ropecheck.adapters.recording import Pending
 from ropecheck.adapters.sglang.recorder.watch import Sink
 
-EVERY = 8
-"""Of decodes every so many are looked at; all others always."""
+TOGETHER = 16
+"""Forwards of one batch that are compared at once: each leaves its differences, one kernel, and the last the verdict."""
 NEWS = 64
 """Looks between two copies of the flag."""
 
@@ -45,10 +45,8 @@ class Monitor(Sink):
         place: Callable[[str], Any],
         file: Path,
         say: Callable[[str], None],
-        every: int = EVERY,
     ) -> None:
         self._feed, self._place, self._file, self._say = feed, place, file, say
-        self._every = max(1, every)
         self.counts: dict[str, int] = {}
         """Mode -> forwards looked at."""
         self._seen = 0
@@ -56,46 +54,80 @@ class Monitor(Sink):
         self._host: Any = None
         self._event: Any = None
         self.wrong = False
-        self._known: tuple[tuple[str, ...], int, Any] | None = None
-        """The last batch's requests, tokens of each, and their deltas on the device."""
+        self._reqs: list[str] = []
+        """The last batch's requests."""
+        self._width = -1
+        """Its tokens; -1: nothing of it is known."""
+        self._deltas: Any = None
+        """Its requests' deltas, [T] on the device."""
+        self._differences: Any = None
+        """Rows less positions of its forwards that wait for a verdict, [TOGETHER, 3, T]."""
+        self._slots: tuple[Any, ...] = ()
+        """The forwards of `_differences` one by one, [3, T] each."""
+        self._waiting = 0
 
     def put(self, entry: events.Event | Pending) -> object:
         """Follow an event."""
         if not isinstance(entry, Pending):
             self._feed(entry)
             if isinstance(entry, events.Arrived):
-                self._known = None  # a name may come again
+                self._forget()  # a name may come again
         return None
 
     def look(self, mode: str, batch: Any, positions: Any, rows: Any) -> None:
         """Compare one forward. positions: int64 [T]; rows: int64 [3, T] or None, on the model's device."""
         self._seen += 1
-        if rows is None or (mode == "decode" and self._seen % self._every):
+        if rows is None:
             return
-        windows = batch.extend_seq_lens_cpu if mode in ("extend", "mixed") else None
-        expected = self._deltas(batch.rids, positions) if windows is None else self._columns(batch, windows, positions)
-        if expected is None:
-            return
+        if mode in ("extend", "mixed"):
+            expected = self._columns(batch, batch.extend_seq_lens_cpu, positions)
+            if expected is None:
+                return
+            self._judge(rows != expected)
+        else:
+            if batch.rids != self._reqs or rows.shape[-1] != self._width:
+                self._forget()
+                if not self._meet(batch.rids, positions, rows):
+                    return
+            torch.sub(rows, positions, out=self._slots[self._waiting])
+            self._waiting += 1
+            if self._waiting == TOGETHER:
+                self._settle()
         self.counts[mode] = self.counts.get(mode, 0) + 1
-        if self._flag is None:
-            self._flag = torch.zeros((), dtype=torch.bool, device=positions.device)
-        found = rows - positions if windows is None else rows
-        self._flag.logical_or_((found != expected).any())
-        if self._seen // self._every % NEWS == 0:
+        if self._seen % NEWS == 0:
             self._news()
 
-    def _deltas(self, reqs: Sequence[str], positions: Any) -> Any:
-        """int64 [T]; None where a request is not known. The same batch again costs nothing."""
-        each = len(positions) // max(1, len(reqs))
-        key = tuple(reqs)
-        if self._known is not None and self._known[:2] == (key, each):
-            return self._known[2]
+    def _meet(self, reqs: Sequence[str], positions: Any, rows: Any) -> bool:
+        """Get ready for forwards of a batch; False where a request is not known, or one table is too short."""
+        if rows.shape[-1] != len(positions):
+            self._heard(True)
+            return False
         places = [self._place(req) for req in reqs]
         if any(place is None for place in places):
-            return None
-        values = torch.tensor([place.delta for place in places for _ in range(each)])
-        self._known = (key, each, _there(values, positions))
-        return self._known[2]
+            return False
+        each = len(positions) // max(1, len(reqs))
+        self._deltas = _there(torch.tensor([place.delta for place in places for _ in range(each)]), positions)
+        self._differences = rows.new_empty((TOGETHER, *rows.shape))
+        self._slots = self._differences.unbind()
+        self._reqs, self._width = list(reqs), len(positions)
+        return True
+
+    def _forget(self) -> None:
+        """Another batch comes."""
+        self._settle()
+        self._width = -1
+
+    def _settle(self) -> None:
+        """Compare what waits."""
+        if self._waiting:
+            self._judge(self._differences[: self._waiting] != self._deltas)
+            self._waiting = 0
+
+    def _judge(self, wrong: Any) -> None:
+        """Keep whether any of these is."""
+        if self._flag is None:
+            self._flag = torch.zeros((), dtype=torch.bool, device=wrong.device)
+        self._flag.logical_or_(wrong.any())
 
     def _columns(self, batch: Any, windows: Any, positions: Any) -> Any:
         """int64 [3, T] of a batch of windows; None where a request is not known."""
@@ -139,6 +171,9 @@ class Monitor(Sink):
 
     def close(self) -> None:
         """Read the flag a last time, and write what was looked at."""
+        if self._flag is not None and self._flag.device.type != "cpu":
+            torch.cuda.synchronize()  # the last forwards' stream is not this one
+        self._settle()
         self._news(wait=True)
         self._news(wait=True)
         self._write()

@@ -11,8 +11,7 @@ Nothing is faked. Forwards before the scheduler is built (warm-up, graph capture
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any
@@ -79,6 +78,8 @@ class Recorder:
         self._draft = False
         self._batch: Any = None
         self._looked = False
+        self._held: tuple[Any, Any, int | None, Any, Any] | None = None
+        """The last forward's tables, their width, and what `_cut` left of them."""
         self._seen: tables.Given | None = None
         self._step = 0
         self._wrapped: set[int] = set()
@@ -113,10 +114,8 @@ class Recorder:
     def given(self, positions: Any, rows: Any) -> None:
         """The network's own arguments, without what pads them."""
         batch = self._batch
-        width = None if batch.positions is None else len(batch.positions)
-        positions = None if positions is None else positions[:width]
-        rows = None if rows is None else rows[:, :width]
-        mode = tables.MODES.get(self._mode, self._mode.lower())
+        positions, rows = self._cut(positions, rows, batch.positions)
+        mode = tables.MODES.get(self._mode) or self._mode.lower()
         if self.sink.looks:
             self._looked = True
             if not self._draft:
@@ -129,6 +128,15 @@ class Recorder:
             self._runs.append(self._seen)
         self.put(self._seen)
 
+    def _cut(self, positions: Any, rows: Any, real: Any) -> tuple[Any, Any]:
+        """As many columns as the batch has itself. A graph's buffers are the same tensors again and again."""
+        width = None if real is None else real.shape[0]
+        held = self._held
+        if held is None or held[0] is not positions or held[1] is not rows or held[2] != width:
+            narrow = None if positions is None else positions[:width]
+            held = self._held = (positions, rows, width, narrow, None if rows is None else rows[:, :width])
+        return held[3], held[4]
+
     def _eager(self, model: Any) -> None:
         """Watch the network that a runner calls when it replays no graph."""
         if id(model) in self._wrapped:
@@ -139,7 +147,7 @@ class Recorder:
         @functools.wraps(inner)
         def forward(input_ids: Any, positions: Any, forward_batch: Any, *args: Any, **kwargs: Any) -> Any:
             if self._mode and self._seen is None and not self._looked:
-                with _guarded():
+                with GUARDED:
                     self.given(positions, forward_batch.mrope_positions)
             return inner(input_ids, positions, forward_batch, *args, **kwargs)
 
@@ -222,7 +230,8 @@ def _static(runner: Any, batch: Any, result: Any) -> tuple[Any, Any] | None:
     """What a replayed graph read: its own buffers, before anything is loaded into them again. None: no graph ran."""
     if not getattr(result, "can_run_graph", False):
         return None
-    prefill = batch.forward_mode.is_extend() and not batch.forward_mode.is_target_verify()
+    mode = batch.forward_mode
+    prefill = mode.is_extend() and not mode.is_target_verify()
     for name in PREFILL_GRAPHS if prefill else DECODE_GRAPHS:
         graph = getattr(runner, name, None)
         positions = _buffer(graph, "positions")
@@ -280,7 +289,7 @@ def _run_batch(inner: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
     recorder = _active[0]
     recorder.begin()
     result = inner(self, *args, **kwargs)
-    with _guarded():
+    with GUARDED:
         recorder.ran(result)
     return result
 
@@ -291,7 +300,7 @@ def _forward(inner: Any, self: Any, forward_batch: Any, *args: Any, **kwargs: An
         return inner(self, forward_batch, *args, **kwargs)
     try:
         result = inner(self, forward_batch, *args, **kwargs)
-        with _guarded():
+        with GUARDED:
             recorder.replayed(self, forward_batch, result)
         return result
     finally:
@@ -303,7 +312,7 @@ def _loop(inner: Any, self: Any) -> Any:
         return inner(self)
     except Exception as error:
         for recorder in _active:
-            with _guarded():
+            with GUARDED:
                 recorder.died(error)
         raise
     finally:
@@ -311,17 +320,22 @@ def _loop(inner: Any, self: Any) -> Any:
             recorder.sink.close()
 
 
-@contextmanager
-def _guarded() -> Iterator[None]:
+class _Guarded:
     """A fault of the recorder's own ends the recording, not the engine. What asks the engine to stop passes."""
-    try:
-        yield
-    except Stop:
-        raise
-    except Exception as error:
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        if not isinstance(error, Exception) or isinstance(error, Stop):
+            return False
         for recorder in _active:
             recorder.sink.failed(error)
         _active.clear()
+        return True
+
+
+GUARDED = _Guarded()
 
 
 def _note(owner: Any, name: str, note: Callable[..., object], itself: bool = False, after: bool = False) -> None:
@@ -331,7 +345,7 @@ def _note(owner: Any, name: str, note: Callable[..., object], itself: bool = Fal
         if after:
             result = inner(self, *args, **kwargs)
         if _active:
-            with _guarded():
+            with GUARDED:
                 note(_active[0], *((self,) if itself else (*args, *kwargs.values())))
         return result if after else inner(self, *args, **kwargs)
 

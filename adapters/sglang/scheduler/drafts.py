@@ -14,6 +14,8 @@ import importlib.util
 import json
 from typing import Any
 
+from ropecheck.adapters.toys.make import draft_config
+
 WORKERS = {
     "eagle_layers": "multi_layer_eagle_worker_v2",
     "frozen_kv": "frozen_kv_mtp_worker_v2",
@@ -39,24 +41,13 @@ def lacking(name: str, device: str) -> str:
 def config(name: str, target: dict[str, Any]) -> dict[str, Any]:
     """A draft's configuration, as wide as the target's. Raises KeyError for a name that is none."""
     text = {key: target[key] for key in target if not key.startswith(("vision", "image", "video", "arch"))}
-    llama = text | {"model_type": "llama", "tie_word_embeddings": False}
     match name:
-        case "eagle":
-            return llama | {"architectures": ["LlamaForCausalLMEagle"]}
-        case "eagle3":
-            return llama | {"architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": target["vocab_size"]}
         case "standalone":
             return target
         case "eagle_layers" | "frozen_kv":
-            return llama | {"architectures": [_registered(name)]}
-        case "dflash" | "dspark" | "dspark_table":
-            plain = {key: llama[key] for key in llama if key != "rope_scaling"} | {"model_type": "qwen3"}
-            block = {"target_layer_ids": [0], "num_target_layers": 1, "mask_token_id": 500}
-            if name == "dflash":
-                return plain | {"architectures": ["DFlashDraftModel"], "block_size": 4, "dflash_config": block}
-            head = {"markov_rank": 4, "markov_head_type": "vanilla"}
-            return plain | block | head | {"architectures": ["DSparkDraftModel"], "block_size": 3}
-    raise KeyError(name)
+            return draft_config("eagle", text) | {"architectures": [_registered(name)]}
+        case _:
+            return draft_config(name.removesuffix("_table"), text)
 
 
 def files(name: str) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""Inside a server that is measured."""
