@@ -18,7 +18,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from bench.switch.recorders import FILE
+from bench.switch.recorders import FILE, VARIABLE
 from ropecheck import record
 from ropecheck.conformance.cli import targets as provisioned
 from ropecheck.conformance.cli.options import target_for
@@ -71,19 +71,16 @@ def main() -> None:
     target = target_for(given.target, given.device)
     folder = (given.out / "server.trace").resolve()
     path = record.environment(folder, path=dict(target.env).get("PYTHONPATH", ""))["PYTHONPATH"]
-    first, *others = path.split(os.pathsep)
     start = Start(
         target=target,
         device=given.device,
         model=toy(target, "qwen2_5_vl", given.out / "toys"),
         arguments={"disable_overlap_schedule": False},
-        environment={
-            "PYTHONPATH": os.pathsep.join([str(SITE.resolve()), *others, str(SITE.parents[1].resolve())]),
-            "BENCH_NEXT": f"{first}/sitecustomize.py",
-        },
+        environment={"PYTHONPATH": os.pathsep.join([path, str(SITE.resolve())]), VARIABLE: str(folder)},
         folder=given.out,
         name="server",
         via=given.via,
+        mode="off",
     )
     (folder / FILE).unlink(missing_ok=True)
     server = LiveServer(start)

@@ -20,7 +20,7 @@ from typing import Any
 from ropecheck import record
 from ropecheck.adapters.sglang.recorder import hook
 
-FILE = "waves.jsonl"
+FILE, VARIABLE = "waves.jsonl", "BENCH_FOLDER"
 
 
 def start() -> None:
@@ -32,11 +32,12 @@ def imported(module: ModuleType) -> None:
     """The engine's scheduler is there, but no object of it."""
     from ropecheck.adapters.sglang.recorder import watch
 
-    folder = Path(os.environ[record.FOLDER])
+    folder = Path(os.environ[VARIABLE])
     opened: list[Any] = []
 
     def open_sinks(header: Any) -> Any:
         opened.append(header)
+        os.environ[record.FOLDER] = str(folder)
         return record._monitor(header, folder)
 
     watch.install(module, open_sinks)

@@ -25,7 +25,7 @@ from ropecheck.adapters.recording import Pending
 from ropecheck.adapters.sglang.recorder.watch import Sink
 
 TOGETHER = 16
-"""Forwards of one batch that are compared at once: each leaves its differences, one kernel, and the last the verdict."""
+"""Forwards of one batch that are compared at once: each leaves its differences, the last gives the verdict."""
 NEWS = 64
 """Looks between two copies of the flag."""
 
