@@ -284,6 +284,8 @@ class PromptTable(msgspec.Struct, frozen=True, tag="prompt_table"):
     """"rope_index": the function that a model or processor calls. "processor": the processor's
     `compute_mrope_positions`, which the scheduler calls when a request arrives without a table. "offsets": the
     processor's short cut for prompts whose only media are images, where it has one."""
+    parts: tuple[PromptTable, ...] = ()
+    """A route on which several messages come one after the other (two requests, a turn behind a turn): each of them."""
 
 
 class PlayStep(msgspec.Struct, frozen=True, tag="play"):

@@ -11,12 +11,11 @@ Nothing is faked here: the source is parsed, never imported for this.
 from __future__ import annotations
 
 import ast
+import cProfile
 import importlib.util
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from types import CodeType
 
 ROOTS = ("managers", "multimodal/processors", "disaggregation", "session", "entrypoints", "rust_server", "grpc")
 """Folders under sglang/srt that requests pass through on their way to the scheduler."""
@@ -89,7 +88,10 @@ def _is_none(value: ast.expr | None) -> bool:
 
 
 class Watch:
-    """Sees which of the listed functions are called while it is on. Use as a context manager."""
+    """Sees which of the listed functions are called while it is on. Use as a context manager.
+
+    By a profiler that counts in C: a function of Python that hears of every call took a third of the routes' time.
+    """
 
     def __init__(self) -> None:
         root = package() or Path()
@@ -99,18 +101,15 @@ class Watch:
         self._told: set[str] = set()
 
     def __enter__(self) -> Watch:
-        sys.setprofile(self._called)
+        self._calls = cProfile.Profile(builtins=False)
+        self._calls.enable()
         return self
 
     def __exit__(self, *_: object) -> None:
-        sys.setprofile(None)
-
-    def _called(self, frame: FrameType, event: str, _: Any) -> None:
-        if event == "call":
-            code = frame.f_code
-            name = self._by_code.get((code.co_filename, code.co_qualname))
-            if name is not None:
-                self._seen.add(name)
+        self._calls.disable()
+        codes = (entry.code for entry in self._calls.getstats())
+        places = ((code.co_filename, code.co_qualname) for code in codes if isinstance(code, CodeType))
+        self._seen.update(self._by_code[place] for place in places if place in self._by_code)
 
     def fresh(self) -> tuple[str, ...]:
         """What was called since the last time that this was asked, and never before."""

@@ -2,8 +2,8 @@
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| first turn | PromptTable.ids, to the first word behind an item | `Session.create_req`, then the scheduler's steps |
-| second turn | the rest | the same, on `SessionParams.rid` |
+| first turn | PromptTable.parts[0] | `Session.create_req`, then the scheduler's steps |
+| second turn | PromptTable.parts[1] | the same, on `SessionParams.rid` |
 | table, delta | PromptTables.table, delta | `Req.multimodal_inputs` of the second turn |
 
 The order for media is the scheduler's: `from_processor_output`, `adjust_mm_offsets`, `_try_apply_padded_mm_input_ids`,
@@ -18,8 +18,6 @@ import types
 from array import array
 from collections.abc import Callable
 from typing import Any
-
-import msgspec
 
 from ropecheck.adapters import protocol
 from ropecheck.adapters.sglang.capabilities import tokenized
@@ -49,7 +47,7 @@ def drive(
     here = types.SimpleNamespace(_mm_processor=processor)
     ids: list[int] = []
     req: Any = None
-    for number, part in enumerate(halves(step)):
+    for number, part in enumerate(step.parts):
         output = process(part)
         ids += list(output.input_ids)
         received = tokenized(
@@ -71,30 +69,3 @@ def drive(
         call(scheduler.Scheduler._maybe_compute_mrope_positions, here, req)
         req.finished_reason = batch.FINISH_LENGTH(0)
     return req.multimodal_inputs, ids
-
-
-def halves(step: protocol.PromptTable) -> tuple[protocol.PromptTable, protocol.PromptTable]:
-    """The step up to the first word behind its first item, and from there on."""
-    ids, first = step.ids[0], step.items[0]
-    cut = next(at for at in range(first.stop, len(ids)) if ids[at] not in step.markers)
-    before = [item for item in step.items if item.stop <= cut]
-    after = step.items[len(before) :]
-    images, videos = (sum(item.kind == kind for item in before) for kind in ("image", "video"))
-    grids, clips, seconds = step.image_grids or (), step.video_grids or (), step.seconds_per_grid
-    moved = tuple(msgspec.structs.replace(item, start=item.start - cut, stop=item.stop - cut) for item in after)
-
-    def part(own: slice, items: tuple[protocol.Item, ...], pictures: slice, films: slice) -> protocol.PromptTable:
-        return msgspec.structs.replace(
-            step,
-            ids=(ids[own],),
-            kinds=(step.kinds[0][own],),
-            items=items,
-            image_grids=grids[pictures] or None,
-            video_grids=clips[films] or None,
-            seconds_per_grid=None if seconds is None else seconds[films] or None,
-        )
-
-    return (
-        part(slice(cut), tuple(before), slice(images), slice(videos)),
-        part(slice(cut, None), moved, slice(images, None), slice(videos, None)),
-    )

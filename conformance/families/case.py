@@ -8,12 +8,13 @@ import msgspec
 from ropecheck.adapters.protocol import Item, PromptTable
 from ropecheck.conformance.families.fields import CONFIG, MARKERS, OMNI, PAD
 from ropecheck.conformance.families.layout import Laid, Segment, lay_out
-from ropecheck.conformance.families.routes import PREFIX
+from ropecheck.conformance.families.routes import PREFIX, TURN, TWICE
 from ropecheck.conformance.families.torn import tear
 from ropecheck.reference.blocks import Table
 from ropecheck.reference.prompt_tables import delta, prompt_table
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.families.glm_image import written_history
+from ropecheck.spec.history import OutOfDomain
 
 TARGETS = ("sglang", "transformers")
 
@@ -108,6 +109,23 @@ def expected(case: Case) -> Expected:
     return Expected(tuple(tables), tuple(deltas), max(len(laid.ids) for laid in case.laid))
 
 
+def parts(case: Case) -> tuple[Case, ...]:
+    """The messages that a route sends one after the other: two requests, or a prompt up to the first words behind an
+    item, and the rest as a turn of its own. Of any other route none. Raises OutOfDomain where there are no such words.
+    """
+    route = case.builder.removeprefix(PREFIX)
+    prompts = case.prompts if route.startswith(TWICE) else ()
+    if route.startswith(TURN):
+        (prompt,) = case.prompts
+        kinds = [segment.kind for segment in prompt]
+        item = next((at for at, kind in enumerate(kinds) if kind != "text"), len(kinds))
+        if "text" not in kinds[item:]:
+            raise OutOfDomain("a second turn begins with the words behind an item")
+        cut = kinds.index("text", item)
+        prompts = (prompt[:cut], prompt[cut:])
+    return tuple(msgspec.structs.replace(case, prompts=(one,), builder=PREFIX + "client") for one in prompts)
+
+
 def step(case: Case) -> PromptTable:
     """What the worker is sent."""
     laid = case.laid
@@ -138,5 +156,6 @@ def step(case: Case) -> PromptTable:
         markers=MARKERS if case.builder.startswith(PREFIX) else (),
         items=tuple(Item(*item) for item in laid[0].items),
         builder=case.builder,
+        parts=tuple(map(step, parts(case))),
     )
     return tear(built, case.torn)

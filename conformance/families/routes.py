@@ -24,5 +24,8 @@ TWICE = "two requests, "
 
 IDENTITY_ROUTES = ("client", "encoder apart", "processor output")
 
+TURN = "second turn"
+"""Begins the names of the routes on which a message comes as two turns of a session."""
+
 BUILDERS = (*(PREFIX + route for route in ROUTES), *(PREFIX + TWICE + route for route in IDENTITY_ROUTES))
 """What the builder of such a case may be."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -11,16 +12,16 @@ from ropecheck.adapters.protocol import PromptTables
 from ropecheck.adapters.sglang_routes.media import joined, message
 from ropecheck.adapters.sglang_routes.sources import Watch, listed
 from ropecheck.conformance.families.case import Case, expected, step
-from ropecheck.conformance.families.cases import words
+from ropecheck.conformance.families.cases import film, words
 from ropecheck.conformance.families.fields import MARKERS
 from ropecheck.conformance.families.layout import Segment
-from ropecheck.conformance.families.routes import BUILDERS, ROUTES
+from ropecheck.conformance.families.routes import BUILDERS, PREFIX, ROUTES
 from ropecheck.conformance.reference_engine import tensor
-from ropecheck.conformance.routes.cases import BACK_END, DRIVEN, cases, routed
+from ropecheck.conformance.routes.cases import BACK_END, DRIVEN, cases, pairs, routed
 from ropecheck.conformance.routes.verdict import judge
 from ropecheck.reference.prompt_tables import delta, prompt_table
 from ropecheck.spec.families import FAMILIES
-from ropecheck.spec.history import History, text, video
+from ropecheck.spec.history import History, OutOfDomain, text, video
 from ropecheck.spec.prefix import Hit, agreeing, identity
 
 
@@ -153,6 +154,27 @@ def test_a_hit_is_no_longer_than_the_columns_agree() -> None:
     assert identity(Hit(own=second, other=first, tokens=5)) is not None
     assert paired(case, 4) == []
     assert paired(case, 9) == ["the second request is served 9 of 9 tokens; its columns agree for 4"]
+
+
+@pytest.mark.parametrize("family", ["qwen2_5_vl", "qwen3_vl"])
+def test_a_message_in_two_turns_is_cut_behind_an_item(family: str) -> None:
+    first, second = film(1, 4, 4, 1.0), film(3, 4, 6, 2.0)
+    case = Case("x", family, ((words(1), first, words(2), second, words(1)),), PREFIX + "second turn")
+    whole, (one, other) = step(case), step(case).parts
+    assert one.ids[0] + other.ids[0] == whole.ids[0] and one.kinds[0] + other.kinds[0] == whole.kinds[0]
+    assert ((one.video_grids or ()) + (other.video_grids or ())) == whole.video_grids
+    assert len(one.items) == 1 and len(one.items) + len(other.items) == len(whole.items)
+    moved = [msgspec.structs.replace(item, start=item.start + len(one.ids[0])) for item in other.items]
+    assert [item.start for item in (*one.items, *moved)] == [item.start for item in whole.items]
+    assert other.ids[0][0] not in other.markers
+    with pytest.raises(OutOfDomain, match="words behind an item"):
+        step(Case("x", family, ((words(1), first),), PREFIX + "second turn"))
+
+
+def test_two_requests_are_two_messages() -> None:
+    case = next(pairs("qwen2_5_vl"))
+    assert [part.ids for part in step(case).parts] == [(laid.ids,) for laid in case.laid]
+    assert step(msgspec.structs.replace(case, builder=PREFIX + "client")).parts == ()
 
 
 def test_a_pictures_crops_and_a_clips_frames_are_one_thing_to_send() -> None:
