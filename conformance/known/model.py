@@ -204,9 +204,9 @@ class KnownEngine(ReferenceEngine):
         """Which forwards put a delta aside, `tables` knows."""
 
     def tables(self, step: protocol.BuildForward, lines: Sequence[Timeline]) -> list[BatchTables]:
+        self.put_aside(step)
         if step.mode == "beam_decode" and MEMBERS in self.bugs and any(self.reaches(step)):
             raise Raises("IndexError", "list index out of range", "_compute_mrope_positions_decode")
-        self.put_aside(step)
         members = len(step.batch.parts[0].reqs) if step.mode == "beam_decode" and MEMBERS in self.bugs else None
         lines = [
             NO_MEDIA if members is not None and row >= members else self.read(step.mode, req)
@@ -235,12 +235,12 @@ class KnownEngine(ReferenceEngine):
 
     def put_aside(self, step: protocol.BuildForward) -> None:
         """A delta that columns are made with one at a time is put aside for the next time."""
-        if step.mode == "decode":
+        if step.mode in ("decode", "beam_decode"):
             reaching = self.reaches(step)
             for req, reaches in zip(step.reqs, reaching, strict=True):
                 if any(reaching) and not reaches and req in self.inputs:
                     self.inputs[req].cached = True
-        elif step.reqs and step.mode not in (*BY_DELTA, "beam_decode"):
+        elif step.reqs and step.mode not in BY_DELTA:
             for req, (start, count) in zip(step.reqs, step.batch.windows, strict=True):
                 inputs = self.inputs.get(req)
                 if inputs is None or start + count <= inputs.width:

@@ -16,9 +16,20 @@ from ropecheck.conformance.known.base import alike
 from ropecheck.conformance.known.failures import Known, applying, entries_for, load, match, shared, shown
 from ropecheck.conformance.known.model import attributed, bugs_of, predicted
 from ropecheck.conformance.plan.planner import Plan, plan
-from ropecheck.conformance.scenario.operations import Scenario, Turn
+from ropecheck.conformance.scenario.operations import (
+    Batch,
+    Build,
+    Finish,
+    Open,
+    Retract,
+    Scenario,
+    Submit,
+    Turn,
+)
+from ropecheck.conformance.scenario.words import decode, extend, part, window
 from ropecheck.conformance.scenarios.chosen import chosen
 from ropecheck.conformance.versions import NEWEST_KNOWN, within
+from ropecheck.spec.history import image, text, video
 from tests.adapters_sglang.engine_faults import MASKS, OTHERS
 from tests.adapters_sglang.support import Worker
 
@@ -160,3 +171,21 @@ def test_a_matching_shape_alone_is_not_enough() -> None:
     failure = predicted(plan(scenario_of(known)), BUGS)[0]
     assert match(failure, ENTRIES, [failure]) is known
     assert match(failure, ENTRIES, predicted(plan(without), BUGS)) is None
+
+
+def test_what_a_forward_did_before_it_raised_is_predicted(planted_worker: Worker) -> None:
+    """A beam decode puts a turn's wrong delta aside, and then raises at a member row."""
+    clip, again = video(9, 4, 4), [Retract(0), extend([window(0)])]
+    beam = Batch("beam_decode", (part("decode", [0, 2], "beam_decode"), part("beam_members", [0], members=(1,))))
+    scenario = Scenario(
+        name="a beam decode of a turn with another delta",
+        ops=(
+            *(Submit(0, (clip, text(9), image(1, 6, 6))), extend([window(0)]), decode([0]), *again, *again, *again),
+            *(Open(0), Turn(0, 1, (clip,), max_new_tokens=1), extend([window(1)]), Finish(1)),
+            *(Turn(0, 2, (text(3),), parent=1, offset=33), extend([window(2)]), decode([2]), Build(beam)),
+        ),
+    )
+    planned = plan(scenario)
+    failures, must = failures_of(planted_worker, planned), predicted(planned, BUGS)
+    assert len(failures) == len(must) and all(any(alike(one, other) for other in must) for one in failures)
+    assert {"freshness.delta_cache", "table.present"} <= {failure.rule for failure in failures}
