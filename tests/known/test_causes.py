@@ -21,6 +21,7 @@ from ropecheck.conformance.scenario.operations import (
     Build,
     Finish,
     Open,
+    Operation,
     Retract,
     Scenario,
     Submit,
@@ -175,14 +176,24 @@ def test_a_matching_shape_alone_is_not_enough() -> None:
 
 def test_what_a_forward_did_before_it_raised_is_predicted(planted_worker: Worker) -> None:
     """A beam decode puts a turn's wrong delta aside, and then raises at a member row."""
-    clip, again = video(9, 4, 4), [Retract(0), extend([window(0)])]
+    clip = video(9, 4, 4)
+    again: tuple[Operation, ...] = (Retract(0), extend([window(0)]))
     beam = Batch("beam_decode", (part("decode", [0, 2], "beam_decode"), part("beam_members", [0], members=(1,))))
     scenario = Scenario(
         name="a beam decode of a turn with another delta",
         ops=(
-            *(Submit(0, (clip, text(9), image(1, 6, 6))), extend([window(0)]), decode([0]), *again, *again, *again),
-            *(Open(0), Turn(0, 1, (clip,), max_new_tokens=1), extend([window(1)]), Finish(1)),
-            *(Turn(0, 2, (text(3),), parent=1, offset=33), extend([window(2)]), decode([2]), Build(beam)),
+            Submit(0, (clip, text(9), image(1, 6, 6))),
+            extend([window(0)]),
+            decode([0]),
+            *(*again, *again, *again),
+            Open(0),
+            Turn(0, 1, (clip,), max_new_tokens=1),
+            extend([window(1)]),
+            Finish(1),
+            Turn(0, 2, (text(3),), parent=1, offset=33),
+            extend([window(2)]),
+            decode([2]),
+            Build(beam),
         ),
     )
     planned = plan(scenario)
