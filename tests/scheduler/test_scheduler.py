@@ -94,6 +94,8 @@ SERVERS = {
     "length not committed": "ngram",
     "halves swapped": "mixed",
     "second half as the first": "two_batches",
+    "stage's tree one on": "stages_eagle",
+    "stage's answers changed": "stages",
 }
 
 BREAKS = {
@@ -109,6 +111,8 @@ BREAKS = {
     "abort not told": {"schedule.at_rest"},
     "prompt cut short": {"schedule.newest"},
     "session closed too early": {"schedule.survives"},
+    "stage's tree one on": {"table.index"},
+    "stage's answers changed": {"schedule.reply"},
     "reply left out": {"schedule.reply"},
 }
 """Fault -> rules that must see it."""

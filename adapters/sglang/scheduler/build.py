@@ -19,7 +19,7 @@ from typing import Any
 
 from ropecheck.adapters.play import ServerConfig
 from ropecheck.adapters.sglang import absent_packages, boot, native
-from ropecheck.adapters.sglang.scheduler import drafts, slots
+from ropecheck.adapters.sglang.scheduler import drafts, slots, stages
 
 VOCABULARY = 512
 STOP = 2
@@ -144,7 +144,7 @@ def build(server: ServerConfig, device: str = "cpu") -> Any:
     if missing := sorted(set(server.arguments) - known):
         raise NoSuchArgument(f"this release's server has no argument {missing[0]}")
     problem = slots.lacking(server.arguments) if device == "cpu" else ""
-    if problem := problem or drafts.lacking(server.draft, device):
+    if problem := problem or drafts.lacking(server.draft, device) or stages.lacking(server.arguments):
         raise NoSuchArgument(problem)
     refresh(scheduler)
     ours = _ARGUMENTS | {"device": device} | _ON[device]
@@ -168,7 +168,12 @@ def build(server: ServerConfig, device: str = "cpu") -> Any:
     context.publish(arguments, role="scheduler", ranks=context.SpawnRanks(world_rank=rank, dp_rank=None, gpu_id=0))
     if server.arguments.get("enable_two_batch_overlap"):  # the scheduler asks for it where its model has experts
         scheduler.initialize_moe_config()
-    return scheduler.Scheduler(arguments, ports)
+    if server.arguments.get("pp_size", 1) == 1:
+        return scheduler.Scheduler(arguments, ports)
+    stages.alone()
+    made = scheduler.Scheduler(arguments, ports)
+    made.pp_group = stages.Ring(made.pp_group)
+    return made
 
 
 def refresh(scheduler: Any) -> None:

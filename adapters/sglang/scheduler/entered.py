@@ -44,14 +44,14 @@ def watch() -> None:
     """Note the first call of every such function whose module is imported by now."""
     for module, name in [one for one in _left if one[0] in sys.modules]:
         del _left[module, name]
-        holder, thing = _thing(module, name)
-        if isinstance(thing, FunctionType) and not thing.__code__.co_flags & LAZY:
-            if not thing.__code__.co_freevars:
-                _watch(told(module, name), thing)
+        holder, what = thing(module, name)
+        if isinstance(what, FunctionType) and not what.__code__.co_flags & LAZY:
+            if not what.__code__.co_freevars:
+                _watch(told(module, name), what)
             elif isinstance(holder, type):  # a closure's code cannot be exchanged
-                _watch_by_name(told(module, name), holder, thing)
-        elif hasattr(thing, "run") and hasattr(thing, "fn"):  # a Triton program is launched through its `run`
-            _watch_by_name(told(module, name), thing, thing.run)
+                _watch_by_name(told(module, name), holder, what)
+        elif hasattr(what, "run") and hasattr(what, "fn"):  # a Triton program is launched through its `run`
+            _watch_by_name(told(module, name), what, what.run)
 
 
 def told(module: str, name: str) -> str:
@@ -113,7 +113,7 @@ def _watch_by_name(name: str, holder: Any, function: Any) -> None:
     setattr(holder, own, noting)
 
 
-def _thing(module: str, name: str) -> tuple[Any, Any]:
+def thing(module: str, name: str) -> tuple[Any, Any]:
     """What holds the name, and what stands there: a function, a Triton program or something else."""
     holder: Any = None
     found: Any = sys.modules[module]

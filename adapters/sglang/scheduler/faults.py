@@ -23,6 +23,7 @@ BATCH = "sglang.srt.managers.schedule_batch"
 POLICY = "sglang.srt.managers.schedule_policy"
 SCHEDULER = "sglang.srt.managers.scheduler"
 FORWARD = "sglang.srt.model_executor.forward_batch_info"
+STAGES = "sglang.srt.managers.scheduler_pp_mixin"
 SESSION = "sglang.srt.session.session_controller"
 
 
@@ -125,6 +126,20 @@ FAULTS: dict[str, Patch] = {
         "SessionController._close",
         "if has_unfinished_request:",
         "if False:",
+    ),
+    "stage's tree one on": Patch(
+        "a stage lays the tree that went round one token further on",
+        STAGES,
+        "SchedulerPPMixin._pp_spec_rebuild_verify_input",
+        "positions=positions,",
+        "positions=positions + 1,",
+    ),
+    "stage's answers changed": Patch(
+        "what the last stage answered is other tokens when it has gone round",
+        STAGES,
+        "SchedulerPPMixin._pp_prep_batch_result",
+        'next_token_ids=pp_outputs["next_token_ids"],',
+        'next_token_ids=pp_outputs["next_token_ids"] + 1,',
     ),
     "reply left out": Patch(
         "an appended turn forgets the reply that it continues",
