@@ -129,9 +129,8 @@ def played(server: str, files: Files) -> list[Line]:
 
     left = [play_of(script) for script in all_scripts() if script.server == server]
     os.environ.update(left[0].server.environment)
-    scheduler = build.build(left[0].server)
     lines = note(files)
-    player = Player(scheduler)
+    player = Player(build.build(left[0].server))
 
     def life() -> tuple[int, list[Line]]:
         for count, script in enumerate(left, 1):
