@@ -6,6 +6,7 @@ A batch has a mode and parts; each part has rows of one mode (most batches have 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -20,6 +21,15 @@ class BatchPart(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
     reqs: tuple[int, ...] = ()
     fields: dict[str, Value] = {}
     mode: str = ""
+
+    def take(self, rows: Iterable[int]) -> BatchPart:
+        """These of its rows, in this order."""
+        order = tuple(rows)
+        fields = {
+            name: tuple(value[row] for row in order) if isinstance(value, tuple) else value
+            for name, value in self.fields.items()
+        }
+        return BatchPart(reqs=tuple(self.reqs[row] for row in order), fields=fields, mode=self.mode)
 
     def each(self, name: str) -> tuple[Any, ...]:
         """The field's value for every row. Raises KeyError for a field that the batch does not carry."""

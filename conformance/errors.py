@@ -1,10 +1,17 @@
-"""What ends a run early: bad input, and a target that cannot be kept running."""
+"""What ends a run early: bad input, and a target that cannot be kept running. Files of data, read with one line for
+what is wrong with them."""
 
 import difflib
 import errno
+import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
 
 
 def meant(name: str, known: Iterable[str]) -> str:
@@ -47,3 +54,33 @@ class UsageError(Exception):
 
 class GaveUp(Exception):
     """No worker can be kept running; the message is one line. Exit code 3."""
+
+
+def toml_of(path: Path, form: type[T]) -> T:
+    """A TOML file as `form`. Raises UsageError naming file and field."""
+    try:
+        return msgspec.convert(tomllib.loads(path.read_text("utf-8")), form)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not TOML: {error}") from error
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def json_of(path: Path, form: type[T]) -> T:
+    """A JSON file as `form`. Raises UsageError naming file and field."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=form)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: {with_path(error)}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{path}: not JSON: {error} - at `$`") from error
+
+
+def with_path(error: msgspec.ValidationError) -> str:
+    """What is wrong and where: msgspec names the field, except at the top."""
+    message = str(error)
+    return message if "`$" in message else f"{message} - at `$`"

@@ -1,10 +1,10 @@
 """What rules say, as one expression each (`data/predicates.toml`): the rule book draws it as a formula."""
 
 import ast
-import tomllib
 from pathlib import Path
 from typing import Any
 
+from ropecheck.conformance.errors import toml_of
 from ropecheck.spec.held import INT64
 from ropecheck.spec.history import delta_of
 from ropecheck.spec.ownership import cached_deltas, fill
@@ -40,7 +40,7 @@ class Predicate:
 
 
 def _read() -> dict[str, Predicate]:
-    found = tomllib.loads(FILE.read_text("utf-8"))
+    found = toml_of(FILE, dict[str, dict[str, str]])
     _NAMES.update((name, Predicate(text)) for name, text in found["helpers"].items())
     return {rule: one for rules, text in found["rules"].items() for one in [Predicate(text)] for rule in rules.split()}
 

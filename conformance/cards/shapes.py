@@ -1,11 +1,11 @@
 """What the shape of a wrong table says, and what has led to such tables before (`data/shapes.toml`)."""
 
-import tomllib
 from pathlib import Path
 
 import msgspec
 
 from ropecheck.conformance.cards.bugs import address
+from ropecheck.conformance.errors import toml_of
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     places_of: dict[str, str]
 
 
-_FILE = msgspec.convert(tomllib.loads((Path(__file__).parents[1] / "data" / "shapes.toml").read_text("utf-8")), _File)
+_FILE = toml_of(Path(__file__).parents[1] / "data" / "shapes.toml", _File)
 SHAPES = _FILE.shapes
 """Signature -> what it says."""
 STARTS = _FILE.starts

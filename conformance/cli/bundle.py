@@ -8,7 +8,7 @@ import typer
 
 from ropecheck.conformance.bundle import pack as bundle
 from ropecheck.conformance.bundle import runner as bundle_runner
-from ropecheck.conformance.cli.options import console
+from ropecheck.conformance.cli.options import say
 from ropecheck.conformance.errors import GaveUp, UsageError
 from ropecheck.conformance.targets.pip_overlay import ProvisionError
 
@@ -49,16 +49,14 @@ def make(
         max_megabytes=max_size,
         level=level,
     )
-    screen = console()
     try:
-        made = bundle.make(options, out, say=lambda line: screen.print(line, soft_wrap=True))
+        made = bundle.make(options, out, say=say)
     except ProvisionError as error:
         raise UsageError(str(error)) if error.exit_code == 2 else GaveUp(str(error)) from error
-    screen.print(
+    say(
         f"{out}: {made.megabytes:.1f} MB ({made.unpacked:.0f} MB unpacked, {made.files} files, {made.links} shared)",
-        soft_wrap=True,
+        f"on the host: tar xf {out.name} && python3 {bundle_runner.ROOT}/run.py --out results",
     )
-    screen.print(f"on the host: tar xf {out.name} && python3 {bundle_runner.ROOT}/run.py --out results", soft_wrap=True)
     return 0
 
 

@@ -18,8 +18,8 @@ from ropecheck.conformance.cli.options import (
     DeviceOption,
     KnownOption,
     LimitOption,
-    console,
     limit_for,
+    say,
 )
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.results import show
@@ -74,11 +74,6 @@ def campaign(
         corpus=str(corpus.resolve()) if corpus is not None else None,
     )
     campaign_blocks.check(plan)
-    console_ = console()
-
-    def say(line: str) -> None:
-        console_.print(line, soft_wrap=True)
-
     with claimed(out):
         ledger = Ledger(out, plan, identity())
         if ledger.resumed:
@@ -114,8 +109,7 @@ def campaign(
             crew.close()
     for target, column in ledger.state.columns.items():
         say(f"\n{target}: {out / folder_of(target)}")
-        for line in show.lines(column.report) if column.report else ["nothing was done"]:
-            say(line)
+        say(*show.lines(column.report) if column.report else ["nothing was done"])
         for failed in column.failed:
             say(f"block {failed.number} could not be run: {failed.why}")
     return 130 if interrupted else code_of(ledger.state)

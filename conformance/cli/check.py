@@ -20,6 +20,7 @@ from ropecheck.conformance.cli.options import (
     limit_for,
     needs_packages,
     reports_for,
+    say,
     workers_for,
 )
 from ropecheck.conformance.errors import GaveUp, UsageError, meant
@@ -114,7 +115,7 @@ def check(
         warm.begin()
         beside = base_of(base or default_base(checkout) or "known", path)
         against = "the known-failure list" if beside is None else beside.name
-        console().print(f"{name}, code {checkout.identity}, against {against}: importing the engine", soft_wrap=True)
+        say(f"{name}, code {checkout.identity}, against {against}: importing the engine")
         settings = Settings(
             target=target,
             workers=1,

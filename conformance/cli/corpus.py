@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ropecheck.conformance.cli.options import console
+from ropecheck.conformance.cli.options import console, say
 from ropecheck.conformance.corpus import store
 from ropecheck.conformance.corpus.store import Corpus
 from ropecheck.conformance.errors import UsageError
@@ -38,7 +38,7 @@ def add(
                         kept.add(subject, engine, new_reached[subject.id])
     except OSError as error:
         raise UsageError(f"--corpus {corpus}: {error.strerror or error}") from error
-    console().print(f"{new} new of {len(subjects)} scenarios; {len(kept.ids())} in {corpus}", soft_wrap=True)
+    say(f"{new} new of {len(subjects)} scenarios; {len(kept.ids())} in {corpus}")
     return 0 if subjects else 4
 
 
@@ -57,7 +57,7 @@ def minimise(corpus: Folder = store.DEFAULT) -> int:
     """Remove what reaches nothing that smaller scenarios do not, on any engine that it was run on."""
     kept = _there(corpus)
     removed = store.minimise(kept)
-    console().print(f"{len(removed)} removed, {len(kept.ids())} stay in {corpus}", soft_wrap=True)
+    say(f"{len(removed)} removed, {len(kept.ids())} stay in {corpus}")
     return 0
 
 
@@ -78,7 +78,7 @@ def stats(corpus: Folder = store.DEFAULT) -> int:
         reached = kept.reached(engine)
         kinds = Counter(name.partition(" ")[0] for name in frozenset().union(*reached.values()))
         told = ", ".join(f"{count} {kind}s" for kind, count in sorted(kinds.items()))
-        out.print(f"{engine}: {len(reached)} were run, and reach {told or 'nothing'}", soft_wrap=True)
+        say(f"{engine}: {len(reached)} were run, and reach {told or 'nothing'}")
     return 0
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ropecheck.conformance.cli.options import console
+from ropecheck.conformance.cli.options import say
 from ropecheck.conformance.errors import UsageError
 
 app = typer.Typer(help="The rule book.", no_args_is_help=True)
@@ -35,6 +35,6 @@ def build(
     except ValueError as error:
         raise UsageError(str(error)) from error
     for broken in built.broken:
-        console().print(f"leads nowhere: {broken}", soft_wrap=True)
-    console().print(f"{len(built.pages)} pages in {out}/index.html", soft_wrap=True)
+        say(f"leads nowhere: {broken}")
+    say(f"{len(built.pages)} pages in {out}/index.html")
     return 1 if built.broken else 0

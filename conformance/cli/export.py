@@ -10,8 +10,8 @@ from ropecheck.conformance.cli.options import (
     KNOWN,
     OUT,
     KnownOption,
-    console,
     one_of,
+    say,
     target_for,
 )
 from ropecheck.conformance.errors import GaveUp, UsageError, meant
@@ -54,5 +54,5 @@ def export(
     path = to or Path(write.file_name(card, form))
     path = path / write.file_name(card, form) if path.is_dir() else path
     write_atomic(path, text.encode())
-    console().print(f"wrote {path}", soft_wrap=True)
+    say(f"wrote {path}")
     return 0

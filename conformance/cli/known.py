@@ -15,6 +15,7 @@ from ropecheck.conformance.cli.options import (
     console,
     limit_for,
     reports_for,
+    say,
     target_for,
 )
 from ropecheck.conformance.errors import UsageError
@@ -43,10 +44,9 @@ def check(
     known: KnownOption = KNOWN,
 ) -> int:
     """Replay every entry's witness: is what the list says still so?"""
-    out = console()
     summary = _replay(target, device, time_limit, known)
     for one in summary.known:
-        out.print(f"{one.state:8} {one.known.name}: {one.message}", soft_wrap=True)
+        say(f"{one.state:8} {one.known.name}: {one.message}")
     return summary.exit_code
 
 
@@ -58,17 +58,16 @@ def prune(
     known: KnownOption = KNOWN,
 ) -> int:
     """Remove the entries whose witness passes now. Changed and expired ones need a person."""
-    out = console()
     summary = _replay(target, device, time_limit, known)
     entries = known_list.load(known)
     left = 0
     for one in summary.known:
         if one.state == "stale" and isinstance(one.known, known_list.Known):
             known_list.remove(one.known, entries)
-            out.print(f"removed {one.known.path}: {one.message}", soft_wrap=True)
+            say(f"removed {one.known.path}: {one.message}")
         elif one.state != "open":
             left += 1
-            out.print(f"kept {one.known.path}, {one.state}: {one.message}", soft_wrap=True)
+            say(f"kept {one.known.path}, {one.state}: {one.message}")
     if summary.interrupted:
         return 130
     if any(one.state == "unrun" for one in summary.known) or summary.gave_up:
@@ -109,7 +108,7 @@ def add(
     numbers = {failure.key: known_list.shown(failure) for failure in stored.failures}
     for key in keys:
         if (key, engine) in listed:
-            console().print(f"listed already: {' / '.join(key)}", soft_wrap=True)
+            say(f"listed already: {' / '.join(key)}")
             continue
         entry = Entry(
             rule=key[0],
@@ -124,7 +123,7 @@ def add(
             witness=f"{subject.id}.json",
             shows=numbers[key],
         )
-        console().print(f"added {known_list.add(known, entry, subject)}", soft_wrap=True)
+        say(f"added {known_list.add(known, entry, subject)}")
 
 
 def _replay(target: str, device: str, time_limit: float, known: Path) -> Summary:

@@ -14,6 +14,7 @@ from ropecheck.conformance.cli.options import (
     console,
     limit_for,
     reports_for,
+    say,
     target_for,
 )
 from ropecheck.conformance.errors import UsageError, meant
@@ -63,7 +64,6 @@ def live(
     for name in script or ():
         if name not in scripts():
             raise UsageError(f"--script {name!r}{meant(name, scripts())}; known: {', '.join(scripts())}")
-    screen = console()
     settings = live_run.LiveSettings(
         target=target_for(target, device),
         device=device,
@@ -77,9 +77,9 @@ def live(
         only=tuple(script or ()),
         via=one_way(via),
         start_seconds=limit_for(start_time, "--start-time"),
-        say=lambda line: screen.print(f"live: {line}", soft_wrap=True),
+        say=lambda line: say(f"live: {line}"),
     )
-    return live_run.run(settings, [*reports_for(report, out), Terminal(screen)]).exit_code
+    return live_run.run(settings, [*reports_for(report, out), Terminal(console())]).exit_code
 
 
 def one_way(via: str) -> str:

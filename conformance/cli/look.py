@@ -13,7 +13,7 @@ from ropecheck.conformance.cards.bugs import address
 from ropecheck.conformance.cards.shapes import PLACES, SHAPES, STATES, about
 from ropecheck.conformance.cli import complete, requests
 from ropecheck.conformance.cli import families as cli_families
-from ropecheck.conformance.cli.options import KNOWN, DeviceOption, KnownOption, TargetOption, console, target_for
+from ropecheck.conformance.cli.options import KNOWN, DeviceOption, KnownOption, TargetOption, console, say, target_for
 from ropecheck.conformance.errors import GaveUp, UsageError
 from ropecheck.conformance.families.case import NOT_COVERED
 from ropecheck.conformance.known import differences as family_known
@@ -87,9 +87,7 @@ def list_phases() -> None:
 
 def _table(rows: list[tuple[str, str]]) -> None:
     width = max((len(name) for name, _ in rows), default=0)
-    out = console()
-    for name, text in rows:
-        out.print(f"{name:{width}}  {text}", soft_wrap=True)
+    say(*(f"{name:{width}}  {text}" for name, text in rows))
 
 
 def explain(
@@ -106,7 +104,6 @@ def explain(
     """What a rule says or a mode reads, where it comes from, and what is known to break it; what a shape such as
     "delta missing", a state such as "not offered" or a place such as "session" means."""
     rules, modes = all_rules(), all_modes()
-    out = console()
     if name in modes:
         lines = _mode_explained(modes[name])
     elif name not in rules and (said := about(name)):
@@ -124,7 +121,7 @@ def explain(
         if id != name:
             lines.insert(1, ("once", f"{name}: the same rule, of {mode} alone"))
     for label, text in lines:
-        out.print(f"{label:8}  {text}" if label else text, soft_wrap=True)
+        say(f"{label:8}  {text}" if label else text)
 
 
 def _addressed(bugs: Iterable[str]) -> str:
@@ -186,26 +183,26 @@ def doctor(target: TargetOption = DEFAULT, device: DeviceOption = "cpu") -> int:
     chosen = target_for(target, device)
     out = console()
     out.print(f"ropecheck {suite_version()}, spec {spec_hash()}, python {platform.python_version()} ({sys.executable})")
-    out.print(f"worker: {' '.join(chosen.argv)}", soft_wrap=True)
+    say(f"worker: {' '.join(chosen.argv)}")
     try:
         with Pool[Plan](chosen, device=device, workers=1, out=Path(".ropecheck") / "doctor") as pool:
             hello = pool.start()
     except GaveUp as error:
-        out.print(str(error), soft_wrap=True)
+        say(str(error))
         return 3
     out.print(f"engine {hello.target} {hello.version}, torch {hello.torch}, python {hello.python}, {hello.device}")
     if newer := newer_than_known(hello.target, hello.version):
-        out.print(newer, soft_wrap=True)
+        say(newer)
     for mode in sorted(hello.modes, key=hello.modes.__getitem__):
         if mode in hello.covered:
             how = f"driven as {hello.covered[mode]}"
         else:
             how = f"not driven: {hello.uncovered[mode]}" if mode in hello.uncovered else "UNKNOWN to the adapter"
-        out.print(f"  mode {mode}: {how}", soft_wrap=True)
+        say(f"  mode {mode}: {how}")
     for name, found in sorted(hello.capabilities.items()):
-        out.print(f"  {name}: {found or 'absent'}", soft_wrap=True)
+        say(f"  {name}: {found or 'absent'}")
     for fake in hello.faked:
-        out.print(f"  faked: {fake}", soft_wrap=True)
+        say(f"  faked: {fake}")
     applying = known_list.applying(known_list.load(), hello.target, hello.version, device)
     out.print(f"known failures: {len(applying)} apply")
     return 0

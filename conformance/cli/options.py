@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 
 from ropecheck.conformance.cli import complete
 from ropecheck.conformance.errors import UsageError, visible
@@ -85,6 +86,13 @@ class _Console(Console):
 def console() -> Console:
     """Standard output; NO_COLOR and pipes are respected."""
     return _Console(highlight=False, markup=False, emoji=False)
+
+
+def say(*lines: str | Text) -> None:
+    """Whole lines on standard output, however long they are."""
+    out = console()
+    for line in lines:
+        out.print(line, soft_wrap=True)
 
 
 def target_for(name: str, device: str) -> Target:

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from ropecheck.conformance.cli import interrupts
-from ropecheck.conformance.cli.options import console
+from ropecheck.conformance.cli.options import say
 from ropecheck.conformance.errors import GaveUp, UsageError
 from ropecheck.conformance.prove.theorems import OUT_OF_REACH, THEOREMS
 from ropecheck.spec.aliases import todays
@@ -29,32 +29,32 @@ def _prove(chosen: list[str]) -> int:
     from ropecheck.conformance.prove.prover import AXES, Prover, z3_version  # not where only `explain` is wanted
     from ropecheck.conformance.prove.text import counterexample_lines
 
-    out, prover, started = console(), Prover(), time.monotonic()
+    prover, started = Prover(), time.monotonic()
     counts = dict.fromkeys(("proved", "refuted", "unanswered", "out of reach"), 0)
     limited = False
     for rule in chosen:
         if rule in OUT_OF_REACH:
             counts["out of reach"] += 1
-            out.print(f"out of reach  {rule}: {OUT_OF_REACH[rule]}", soft_wrap=True)
+            say(f"out of reach  {rule}: {OUT_OF_REACH[rule]}")
             continue
         found = prover.prove(THEOREMS[rule])
         counts[found.state] += 1
         if found.counterexample:
-            out.print(Text(f"REFUTED       {rule}", style="bold red"), soft_wrap=True)
+            say(Text(f"REFUTED       {rule}", style="bold red"))
             for line in counterexample_lines(found.counterexample):
-                out.print(f"  {line}", soft_wrap=True)
+                say(f"  {line}")
         elif found.reason:
-            out.print(Text(f"UNANSWERED    {rule}: {found.reason}", style="bold red"), soft_wrap=True)
+            say(Text(f"UNANSWERED    {rule}: {found.reason}", style="bold red"))
         else:
             limits = f"; limits: {THEOREMS[rule].limits}" if THEOREMS[rule].limits else ""
             limited = limited or bool(limits)
-            out.print(f"proved        {rule}: {found.paths} cases, {found.queries} queries{limits}", soft_wrap=True)
+            say(f"proved        {rule}: {found.paths} cases, {found.queries} queries{limits}")
     totals = ", ".join(f"{count} {state}" for state, count in counts.items() if count or state == "proved")
     rows = " and ".join(map(str, AXES))
     seconds = time.monotonic() - started
     within = " within the limits named" if limited else ""
     summary = f"{totals}, for all sizes{within} and tables of {rows} rows, by z3 {z3_version()} in {seconds:.0f} s"
-    out.print(summary, soft_wrap=True)
+    say(summary)
     if counts["refuted"]:
         return 1
     if counts["unanswered"]:

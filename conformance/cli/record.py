@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ropecheck import record as recorder
-from ropecheck.conformance.cli.options import console
+from ropecheck.conformance.cli.options import say
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.trace.folder import streams, summary
 
@@ -41,8 +41,6 @@ def record(
     if not check:
         return done.returncode
     made = summary(out)
-    screen = console()
-    for line in made.lines:
-        screen.print(line, soft_wrap=True)
-    screen.print(f"{out}: {made.streams} streams, {made.forwards} forwards, {made.failures} failures", soft_wrap=True)
+    say(*made.lines)
+    say(f"{out}: {made.streams} streams, {made.forwards} forwards, {made.failures} failures")
     return made.exit_code or (done.returncode if done.returncode >= 0 else 128 - done.returncode)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ropecheck.conformance.cli.options import console
+from ropecheck.conformance.cli.options import say
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.results import diff as differences
 from ropecheck.conformance.results import show as shown
@@ -32,7 +32,7 @@ def merge(
     merged, missing = gather(reports, out)
     _say(shown.lines(merged))
     _say([f"warning: {line}" for line in missing])
-    console().print(f"{len(reports)} reports in {out}", soft_wrap=True)
+    say(f"{len(reports)} reports in {out}")
     return exit_code(merged)
 
 
@@ -63,11 +63,9 @@ def trend(
         write_atomic(out, over_time.page(named).encode())
     except OSError as error:
         raise UsageError(f"--out {out}: {error.strerror or error}") from error
-    console().print(f"{len(named)} reports in {out}", soft_wrap=True)
+    say(f"{len(named)} reports in {out}")
     return 0
 
 
 def _say(lines: list[str]) -> None:
-    out = console()
-    for line in lines:
-        out.print(line, soft_wrap=True)
+    say(*lines)

@@ -1,11 +1,12 @@
 """What public requests can do that is not sent, and why: for `ropecheck list requests` and docs/requests.md."""
 
-import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import msgspec
+
+from ropecheck.conformance.errors import toml_of
 
 FILE = Path(__file__).parents[1] / "data" / "public_requests.toml"
 BEGIN, END = "<!-- requests:begin -->", "<!-- requests:end -->"
@@ -78,7 +79,7 @@ class PublicRequests(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def public_requests() -> PublicRequests:
     """The list, read once."""
-    return msgspec.convert(tomllib.loads(FILE.read_text("utf-8")), PublicRequests)
+    return toml_of(FILE, PublicRequests)
 
 
 def markdown() -> str:

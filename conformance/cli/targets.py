@@ -8,7 +8,7 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ropecheck.conformance.cli.options import console, workers_for
+from ropecheck.conformance.cli.options import console, say, workers_for
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.matrix import bisect as bisection
 from ropecheck.conformance.matrix import matrix
@@ -44,9 +44,8 @@ def add(
     check: Annotated[bool, typer.Option("--check/--no-check", help="Import it and run one scenario.")] = True,
 ) -> int:
     """Make a release, a source checkout or an environment a target, and check that it runs."""
-    out = console()
-    record = provision.add(what, name=name, say=lambda line: out.print(line, soft_wrap=True))
-    out.print(_described(record), soft_wrap=True)
+    record = provision.add(what, name=name, say=say)
+    say(_described(record))
     return _check(record) if check else 0
 
 
@@ -57,17 +56,15 @@ def _described(record: provisioned.Record) -> str:
 
 
 def _check(record: provisioned.Record) -> int:
-    out = console()
     log = provisioned.home() / "check" / f"{provisioned.folder_of(record.name).name}.log"
     checked = smoke.check(provisioned.target_of(record), log)
     if not checked.problem and checked.hello is not None:
-        out.print(f"checked: {checked.hello.target} {checked.hello.version}, torch {checked.hello.torch}, one scenario")
+        say(f"checked: {checked.hello.target} {checked.hello.version}, torch {checked.hello.torch}, one scenario")
         return 0
-    out.print(f"{record.name} is there but does not run: {checked.problem}", soft_wrap=True)
-    out.print(
+    say(f"{record.name} is there but does not run: {checked.problem}")
+    say(
         f"what to do: `ropecheck doctor --target {record.name}` shows what was found, {log} what it printed; "
-        f"`ropecheck target remove {record.name}` takes it away",
-        soft_wrap=True,
+        f"`ropecheck target remove {record.name}` takes it away"
     )
     return 3
 
@@ -75,17 +72,16 @@ def _check(record: provisioned.Record) -> int:
 @target_app.command("list")
 def list_() -> None:
     """Every provisioned target: name, version, size, and where it is."""
-    out = console()
     records = provisioned.records()
     torch = pip_overlay.installed("torch") or "no torch"
     here = pip_overlay.installed("sglang")
     if here and f"sglang=={here}" not in records:
-        out.print(f"sglang=={here}  this Python's own, torch {torch}")
+        say(f"sglang=={here}  this Python's own, torch {torch}")
     for record in records.values():
         where = record.python or provisioned.folder_of(record.name)
         over = "its own torch" if record.kind == "environment" else f"torch {torch}"
         size = f"{record.megabytes:.0f} MB, " if record.packages else ""
-        out.print(f"{record.name}  {record.kind} {record.version}, {size}{over}, {where}", soft_wrap=True)
+        say(f"{record.name}  {record.kind} {record.version}, {size}{over}, {where}")
 
 
 @target_app.command("remove")
@@ -104,12 +100,11 @@ def column(name: str, *, seed: int, phase: Sequence[str], workers: int, add: boo
     A target that cannot run is a column that says so. Raises UsageError for an unknown one, ProvisionError for a
     release that does not exist.
     """
-    out = console()
     records = provisioned.records()
     installed = pip_overlay.installed("sglang")
     if name not in records and add and provision.RELEASE.fullmatch(name) and name != f"sglang=={installed}":
         try:
-            provision.add(name, say=lambda line: out.print(line, soft_wrap=True))
+            provision.add(name, say=say)
         except ProvisionError as error:
             if error.exit_code == 2:
                 raise
@@ -117,18 +112,18 @@ def column(name: str, *, seed: int, phase: Sequence[str], workers: int, add: boo
     known = targets.all_targets()
     if name not in known:
         raise UsageError(f"unknown target {name!r}: `ropecheck target add {name}` makes it one")
-    out.print(f"{name} ..", soft_wrap=True)
+    say(f"{name} ..")
     made = matrix.column_of(
         known[name],
         provisioned.identity(name),
         seed=seed,
         phase=phase,
         workers=workers_for(workers),
-        listeners=[matrix.progress(lambda line: out.print(line, soft_wrap=True))],
+        listeners=[matrix.progress(say)],
     )
     failing = sum(matrix.state(made, rule)[0] == "fail" for rule in made.cells)
     said = made.problem or f"{made.scenarios} scenarios, {failing} rules fail, {made.seconds:.0f} s"
-    out.print(f"{name}: {said}", soft_wrap=True)
+    say(f"{name}: {said}")
     return made
 
 
@@ -186,7 +181,7 @@ def bisect(
 
     here = [record.version for record in provisioned.records().values() if record.kind == "release"]
     versions = bisection.between(bisection.releases(here), good, bad)
-    older, newer = bisection.bisect(versions, good, judge, lambda line: out.print(line, soft_wrap=True))
+    older, newer = bisection.bisect(versions, good, judge, say)
     fixed = version_key(good) > version_key(bad)
     last, first = ("last bad", "first good") if fixed else ("last good", "first bad")
     out.print(f"{rule}: {last} {older}, {first} {newer}")
@@ -227,8 +222,7 @@ def score(
         raise UsageError("--bug: no such bug in conformance/data/history.toml")
     seen = {version: witnesses_on(version, bugs, add) for version in history_score.versions_needed(bugs)}
     judged = [history_score.judge(one, seen) for one in bugs]
-    for line in (*(history_score.shown_lines(bugs, seen) if show else ()), *history_score.lines(judged)):
-        console().print(line, soft_wrap=True)
+    say(*(history_score.shown_lines(bugs, seen) if show else ()), *history_score.lines(judged))
     if json is not None:
         write_atomic(json, pretty(msgspec.to_builtins(judged)))
     return history_score.exit_code(judged)
@@ -236,11 +230,11 @@ def score(
 
 def witnesses_on(version: str, bugs: Sequence[history_score.PastBug], add: bool) -> history_score.Seen:
     """The bugs' witnesses on a release, provisioned first where that is asked for."""
-    name, out = f"sglang=={version}", console()
+    name = f"sglang=={version}"
     known = {target.name: target for target in provisioned.targets()}
     if add and name not in known:
         try:
-            provision.add(name, say=lambda line: out.print(line, soft_wrap=True))
+            provision.add(name, say=say)
         except ProvisionError as error:
             if error.exit_code == 2:
                 raise
@@ -249,7 +243,7 @@ def witnesses_on(version: str, bugs: Sequence[history_score.PastBug], add: bool)
     if name not in known:
         return f"{name} is not provisioned"
     witnesses = history_score.needed_on(bugs, version)
-    out.print(f"{name}: {len(witnesses)} witnesses ..", soft_wrap=True)
+    say(f"{name}: {len(witnesses)} witnesses ..")
     return history_score.run(known[name], witnesses, provisioned.home() / "history" / version)
 
 
@@ -258,14 +252,13 @@ def score_mutants(out: Path) -> int:
     kept = mutant_score.Kept(out / "score-mutants.jsonl", suite_hash())
     count = len(mutant_score.trials())
     if kept.scored:
-        console().print(f"{len(kept.scored)} of {count} planted faults are kept in {kept.path}", soft_wrap=True)
+        say(f"{len(kept.scored)} of {count} planted faults are kept in {kept.path}")
     for number, one in enumerate(mutant_score.score(dict(kept.scored)), start=1):
         kept.add(one)
         if number % 20 == 0:
             console().print(f"{number} of {count} planted faults tried")
     result = mutant_score.summed_up(kept.scored[name] for name in mutant_score.trials())
-    for line in mutant_score.lines(result):
-        console().print(line, soft_wrap=True)
+    say(*mutant_score.lines(result))
     return result.exit_code
 
 
@@ -274,9 +267,8 @@ def score_engine(target: str, out: Path, seed: int, most: int | None, bound: str
     found = []
     for one in engine_score.score(target, out, seed, most, bound):
         found.append(one)
-        console().print(engine_score.line(one), soft_wrap=True)
-    for told in (*(engine_score.by_phase(found) if bound is not None else ()), engine_score.summary(found)):
-        console().print(told, soft_wrap=True)
+        say(engine_score.line(one))
+    say(*(engine_score.by_phase(found) if bound is not None else ()), engine_score.summary(found))
     if json is not None:
         write_atomic(json, pretty(msgspec.to_builtins(found)))
     return engine_score.exit_code(found)

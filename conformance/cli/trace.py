@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ropecheck.adapters import events
-from ropecheck.conformance.cli.options import console
+from ropecheck.conformance.cli.options import say
 from ropecheck.conformance.store.schema import schema_of
 from ropecheck.conformance.trace.check import check_files
 from ropecheck.conformance.trace.folder import summary, told
@@ -22,15 +22,12 @@ def check(
     ],
 ) -> int:
     """Judge every forward of a trace against the client's history. Exit 0: all right; 1: failures; 4: no forward."""
-    out = console()
     if len(files) == 1 and files[0].is_dir():
         made = summary(files[0])
-        for line in made.lines:
-            out.print(line, soft_wrap=True)
+        say(*made.lines)
         return made.exit_code
     checked = check_files(files)
-    for line in told(checked):
-        out.print(line, soft_wrap=True)
+    say(*told(checked))
     if checked.failures:
         return 1
     return 0 if checked.judge.forwards else 4

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ropecheck.conformance.cli.options import console
+from ropecheck.conformance.cli.options import say
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.judge.failure_text import failure_lines
 from ropecheck.conformance.vectors import grade, store
@@ -37,17 +37,16 @@ def gen(
     if odd and not replace:
         for path in odd:
             why = "has other content" if path not in changes.left_over else "is no vector of this set"
-            console().print(f"{path}: {why}", soft_wrap=True)
+            say(f"{path}: {why}")
         raise UsageError(f"{out}: {len(odd)} files differ and nothing was written; --replace overwrites and removes")
     written = [*changes.new, *(vector for _, vector in changes.other)]
     store.write(out, written)
     for path in changes.left_over:
         path.unlink()
     size = sum(store.path_of(out, vector).stat().st_size for vector in vectors)
-    console().print(
+    say(
         f"{len(vectors)} vectors, {size / 1e6:.2f} MB in {out}: {len(changes.new)} new, {len(changes.other)} replaced, "
-        f"{len(changes.left_over)} removed, {len(changes.same)} as before",
-        soft_wrap=True,
+        f"{len(changes.left_over)} removed, {len(changes.same)} as before"
     )
     _print_folders(Counter(v.folder_of(vector.input) for vector in vectors))
     return 0
@@ -63,10 +62,9 @@ def lint(
     if where == store.DEFAULT and not where.exists():
         where = store.PACKAGED
     report = lint_vectors(where)
-    out = console()
     for problem in report.problems:
-        out.print(problem, soft_wrap=True)
-    out.print(f"{report.files} vectors, {report.size / 1e6:.2f} MB: {len(report.problems)} problems", soft_wrap=True)
+        say(problem)
+    say(f"{report.files} vectors, {report.size / 1e6:.2f} MB: {len(report.problems)} problems")
     if report.unreadable:
         return 2
     if report.problems:
@@ -87,23 +85,22 @@ def check(
     answers = grade.read_answers(against)
     grades = grade.grade_all(where, answers, against)
     short = grade.shortfalls(grades, without or ())
-    out = console()
     for one in grades:
         name = f"{v.folder_of(one.vector.input)}/{one.vector.id}  {one.vector.provenance.scenario}"
         if one.state == "fail":
-            out.print(Text(f"FAIL         {name}", style="bold red"), soft_wrap=True)
+            say(Text(f"FAIL         {name}", style="bold red"))
             for failure in one.failures:
                 for line in failure_lines(failure):
-                    out.print(Text("  ").append_text(line), soft_wrap=True)
+                    say(Text("  ").append_text(line))
         elif one.state != "pass" or not quiet:
-            out.print(f"{one.state:12} {name}{f': {one.reason}' if one.reason else ''}", soft_wrap=True)
+            say(f"{one.state:12} {name}{f': {one.reason}' if one.reason else ''}")
     counts = Counter(one.state for one in grades)
     strangers = len(set(answers) - {one.vector.id for one in grades})
     note = f"; {strangers} answers belong to no vector in {where}" if strangers else ""
     states = ("pass", "fail", "not offered", "missing")
     for missing in short:
-        out.print(missing, soft_wrap=True)
-    out.print(", ".join(f"{counts[state]} {state}" for state in states) + note, soft_wrap=True)
+        say(missing)
+    say(", ".join(f"{counts[state]} {state}" for state in states) + note)
     if counts["fail"]:
         return 1
     if not counts["pass"]:
@@ -112,4 +109,4 @@ def check(
 
 
 def _print_folders(counts: Counter[str]) -> None:
-    console().print(", ".join(f"{folder} {counts[folder]}" for folder in v.folders()), soft_wrap=True)
+    say(", ".join(f"{folder} {counts[folder]}" for folder in v.folders()))

@@ -14,29 +14,27 @@ BUILDERS = ("rope_index", "rope_index without a rate", "processor", "offsets", *
 TORN = ("", *TEARS)
 
 
-def problem_of(case: Case) -> str:
-    """What is wrong with a case, naming the field; "" for a legal one."""
+def refuse_wrong(case: Case) -> None:
+    """Raises OutOfDomain, naming the field, for a case that cannot be asked."""
     for field, value, known in (
         ("family", case.family, FAMILIES),
         ("builder", case.builder, BUILDERS),
         ("torn", case.torn, TORN),
     ):
         if value not in known:
-            return f"unknown {field} {value!r} - at `$.{field}`"
+            raise OutOfDomain(f"unknown {field} {value!r} - at `$.{field}`")
     if not case.prompts:
-        return "no prompt - at `$.prompts`"
-    if problem := _too_large(case):
-        return problem
+        raise OutOfDomain("no prompt - at `$.prompts`")
+    _refuse_large(case)
     try:
         expected(case)
         step(case)
     except OutOfDomain as error:
-        return f"not legal: {error} - at `$.prompts`"
-    return ""
+        raise OutOfDomain(f"not legal: {error} - at `$.prompts`") from None
 
 
-def _too_large(case: Case) -> str:
-    """What is outside the limits, naming the field; nothing of the case has been laid out yet."""
+def _refuse_large(case: Case) -> None:
+    """What is outside the limits; nothing of the case has been laid out yet."""
     total = 0
     for number, prompt in enumerate(case.prompts):
         for place, segment in enumerate(prompt):
@@ -46,14 +44,13 @@ def _too_large(case: Case) -> str:
             sizes |= {f"pixels[{axis}]": size for axis, size in enumerate(segment.pixels or ())}
             for field, size in sizes.items():
                 if not 0 <= size <= LARGEST:
-                    return f"{size} is not in 0 .. {LARGEST} - at `{where}.{field}`"
+                    raise OutOfDomain(f"{size} is not in 0 .. {LARGEST} - at `{where}.{field}`")
             if not 0 <= segment.seconds <= LARGEST:
-                return f"{segment.seconds} is not in 0 .. {LARGEST} - at `{where}.seconds`"
+                raise OutOfDomain(f"{segment.seconds} is not in 0 .. {LARGEST} - at `{where}.seconds`")
             total += segment.tokens + segment.features + math.prod(segment.grid or segment.pixels or (0,))
     if total > LARGEST or len(case.prompts) > WIDEST:
         said = f"{len(case.prompts)} prompts of {total} tokens, frames and patches"
-        return f"{said}; at most {WIDEST} of {LARGEST} - at `$.prompts`"
-    return ""
+        raise OutOfDomain(f"{said}; at most {WIDEST} of {LARGEST} - at `$.prompts`")
 
 
 def described(case: Case) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -34,12 +34,12 @@ def stylesheet() -> Markup:
     return Markup((FOLDER / "figures.css").read_text("utf-8"))
 
 
-def wrong_columns(columns: Sequence[int]) -> str:
-    """Column numbers for people: 3, 5..8."""
+def stretches(numbers: Iterable[int], dash: str = "..", comma: str = ", ") -> str:
+    """Whole numbers with those in a row together: 3, 5..8."""
     runs: list[list[int]] = []
-    for column in sorted(set(columns)):
-        if runs and column == runs[-1][1] + 1:
-            runs[-1][1] = column
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
         else:
-            runs.append([column, column])
-    return ", ".join(str(first) if first == last else f"{first}..{last}" for first, last in runs)
+            runs.append([number, number])
+    return comma.join(str(first) if first == last else f"{first}{dash}{last}" for first, last in runs)

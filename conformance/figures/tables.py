@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from markupsafe import Markup
 
-from ropecheck.conformance.figures.draw import rendered, wrong_columns
+from ropecheck.conformance.figures.draw import rendered, stretches
 
 AXES = ("t", "h", "w", "x")
 COLUMNS = 24
@@ -95,7 +95,7 @@ def tables(
         groups=_groups(heads),
         caption=caption,
         part="" if (start, stop) == (0, width) else f"columns {start}..{stop - 1} of {width}",
-        wrong=wrong_columns(wrong),
+        wrong=stretches(wrong),
         owned=any(head.owner for head in heads),
     )
 

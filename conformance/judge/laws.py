@@ -2,7 +2,7 @@
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.ask import ask
-from ropecheck.conformance.judge.outcome import Difference, Failure
+from ropecheck.conformance.judge.outcome import failure_of
 from ropecheck.conformance.judge.tally import ScenarioTally
 from ropecheck.conformance.plan.planner import LawCheck, Reading, decoded
 from ropecheck.spec.history import Column
@@ -55,16 +55,4 @@ def _fail(tally: ScenarioTally, check: LawCheck, found: Violation) -> None:
         if failure.step in ops and (failure.difference is None or failure.difference.request in reqs)
     ]
     causes += [tally.tainted[req] for req in sorted(reqs) if req in tally.tainted]
-    follows = causes[0] if causes else ""
-    tally.fail(
-        Failure(
-            rule=check.law,
-            mode=MODE,
-            signature=f"follows from {follows}" if follows else found.shape,
-            step=check.op,
-            label="",
-            message=found.message,
-            difference=Difference("token", found.at, check.req, found.expected, found.observed),
-            follows=follows,
-        )
-    )
+    tally.fail(failure_of(check.law, MODE, found, check.req, step=check.op, follows=causes[0] if causes else ""))

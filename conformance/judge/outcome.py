@@ -1,6 +1,10 @@
 """What a scenario came to: plain data between the verdicts, the known-failure list and the reports."""
 
+from typing import Any
+
 import msgspec
+
+from ropecheck.spec.rules import Violation
 
 
 class TableView(msgspec.Struct, frozen=True):
@@ -52,6 +56,20 @@ class Failure(msgspec.Struct, frozen=True):
     def key(self) -> tuple[str, str, str]:
         """Failures of one key are one finding."""
         return (self.rule, self.mode, self.signature)
+
+
+def failure_of(rule: str, mode: str, found: Violation, request: int | None = None, **more: Any) -> Failure:
+    """What a rule found, as a failure; a consequence is named by what it follows from. more: other fields, and those in
+    which the rule's own words are not enough."""
+    follows = more.get("follows")
+    said: dict[str, Any] = {
+        "signature": f"follows from {follows}" if follows else found.shape,
+        "step": 0,
+        "label": "",
+        "message": found.message,
+        "difference": Difference(found.axis, found.at, request, found.expected, found.observed),
+    }
+    return Failure(rule=rule, mode=mode, **said | more)
 
 
 class Unrun(msgspec.Struct, frozen=True):

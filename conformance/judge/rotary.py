@@ -2,12 +2,13 @@
 
 from array import array
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.ask import ask
-from ropecheck.conformance.judge.outcome import Difference, Failure, Unrun
+from ropecheck.conformance.judge.outcome import Unrun, failure_of
 from ropecheck.conformance.judge.signature import raise_signature, raised_line
 from ropecheck.conformance.judge.tally import ScenarioTally
 from ropecheck.conformance.plan.rotary import RotaryCheck, heads
@@ -104,18 +105,11 @@ def _ask(tally: ScenarioTally, check: RotaryCheck, view: object, result: protoco
         if raised is not None:
             signature = signature or raise_signature(raised)
             message = f"{message}: {raised_line(raised)}" if found.shape else raised_line(raised)
-        told = found.expected is not None
-        tally.fail(
-            Failure(
-                rule=rule.id,
-                mode=MODE,
-                signature=signature if check.method == "native" else f"{signature} ({check.method})",
-                step=check.op,
-                label=check.method,
-                message=f"{check.layout}, {check.method}: {message}",
-                difference=Difference(found.axis, found.at, check.req, found.expected, found.observed)
-                if told
-                else None,
-                where="" if raised is None else raised.where,
-            )
-        )
+        more: dict[str, Any] = {
+            "signature": signature if check.method == "native" else f"{signature} ({check.method})",
+            "label": check.method,
+            "message": f"{check.layout}, {check.method}: {message}",
+            "where": "" if raised is None else raised.where,
+        }
+        more |= {} if found.expected is not None else {"difference": None}
+        tally.fail(failure_of(rule.id, MODE, found, check.req, step=check.op, **more))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.ask import Settled, as_bytes, ask
-from ropecheck.conformance.judge.outcome import Difference, Failure, TableView, Unrun
+from ropecheck.conformance.judge.outcome import TableView, Unrun, failure_of
 from ropecheck.conformance.judge.signature import held_signature
 from ropecheck.conformance.judge.tables import seen
 from ropecheck.conformance.judge.tally import ScenarioTally
@@ -246,19 +246,9 @@ def _fail(
     if rule in STATE_RULES and " grew by " not in found.shape:
         follows = tally.tainted.get(req, "")
         tally.taint(req, rule)
+    topic, (expected, observed) = rule.partition(".")[0], views
     tally.fail(
-        Failure(
-            rule=rule,
-            mode=rule.split(".", 1)[0],
-            signature=f"follows from {follows}" if follows else found.shape,
-            step=check.op,
-            label="",
-            message=found.message,
-            difference=Difference(found.axis, found.at, req, found.expected, found.observed),
-            expected=views[0],
-            observed=views[1],
-            follows=follows,
-        )
+        failure_of(rule, topic, found, req, step=check.op, expected=expected, observed=observed, follows=follows)
     )
 
 

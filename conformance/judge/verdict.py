@@ -9,7 +9,7 @@ from ropecheck.adapters import protocol
 from ropecheck.conformance.judge import laws as readings
 from ropecheck.conformance.judge import states
 from ropecheck.conformance.judge.ask import ask, no_tables
-from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, Unrun
+from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun, failure_of
 from ropecheck.conformance.judge.rotary import judge_rotary
 from ropecheck.conformance.judge.signature import raise_signature, raised_line
 from ropecheck.conformance.judge.tables import judge_tables
@@ -202,18 +202,8 @@ def _cost(tally: ScenarioTally, check: CostCheck, result: protocol.Counted) -> N
     where = {"waits": result.sync_lines, "reads": result.to_host_lines}
     for rule, found in ask(tally, check.mode, view):
         lines = ", ".join(where.get(found.axis, result.lines))
-        tally.fail(
-            Failure(
-                rule=rule.id,
-                mode=check.mode,
-                signature=found.shape,
-                step=check.op,
-                label="",
-                message=f"{found.message}: {lines}",
-                difference=Difference(found.axis, expected=found.expected, observed=found.observed),
-                where=lines,
-            )
-        )
+        message = f"{found.message}: {lines}"
+        tally.fail(failure_of(rule.id, check.mode, found, step=check.op, message=message, where=lines))
 
 
 def copies(check: CostCheck, result: protocol.Counted) -> Copies:

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import tomllib
 from collections.abc import Callable, Container, Iterable
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from ropecheck.adapters import protocol
-from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.errors import UsageError, toml_of
 from ropecheck.conformance.families.case import Case, offered
 from ropecheck.conformance.families.cases import chosen, from_items, without_a_rate
 from ropecheck.conformance.families.layout import Segment
@@ -157,13 +156,13 @@ CONDITIONS: dict[str, Callable[[Case], bool]] = {
 """What an entry's `when` may say."""
 
 
+class _File(msgspec.Struct, frozen=True):
+    difference: tuple[KnownDifference, ...] = ()
+
+
 def load(path: Path = FILE) -> tuple[KnownDifference, ...]:
     """The list. Raises UsageError naming the entry that is wrong."""
-    try:
-        body = tomllib.loads(path.read_text(encoding="utf-8"))
-        entries = msgspec.convert(body.get("difference", []), tuple[KnownDifference, ...])
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise UsageError(f"{path.name}: {error}") from None
+    entries = toml_of(path, _File).difference
     rules = all_rules()
     seen: set[str] = set()
     for entry in entries:

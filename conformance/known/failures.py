@@ -7,13 +7,12 @@ fails: a list that nobody must clean hides the next bug.
 
 import datetime
 import re
-import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
-from ropecheck.conformance.errors import UsageError, meant
+from ropecheck.conformance.errors import UsageError, meant, toml_of
 from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.judge.outcome import Failure, Outcome
 from ropecheck.conformance.known.base import alike
@@ -113,14 +112,7 @@ def load(folder: Path = FOLDER) -> tuple[Known, ...]:
 
 
 def _read(path: Path) -> Known:
-    try:
-        entry = msgspec.convert(tomllib.loads(path.read_text("utf-8")), Entry)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not TOML: {error}") from error
-    except msgspec.ValidationError as error:
-        raise UsageError(f"{path}: {error}") from error
+    entry = toml_of(path, Entry)
     entry = msgspec.structs.replace(entry, rule=todays(entry.rule)[0])
     for field in ("rule", "mode", "signature", "target", "reason", "link", "witness"):
         if not getattr(entry, field).strip():

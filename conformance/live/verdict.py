@@ -11,7 +11,7 @@ import msgspec
 
 from ropecheck.adapters import events
 from ropecheck.conformance.judge.ask import ask
-from ropecheck.conformance.judge.outcome import Difference, Failure, Outcome, Unrun
+from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun, failure_of
 from ropecheck.conformance.judge.tally import ScenarioTally
 from ropecheck.conformance.known.stream import expected, named
 from ropecheck.conformance.live.client import Client, Completion, SentRequest
@@ -97,15 +97,7 @@ def compare(asked: SentRequest, fresh: Completion) -> Failure | None:
     if not broken:
         return None
     rule, wrong = broken[0]
-    return Failure(
-        rule=rule.id,
-        mode=MODE,
-        signature=wrong.shape,
-        step=0,
-        label="",
-        message=f"request {asked.name}: {wrong.message}",
-        difference=Difference(wrong.axis, wrong.at, None, wrong.expected, wrong.observed),
-    )
+    return failure_of(rule.id, MODE, wrong, message=f"request {asked.name}: {wrong.message}")
 
 
 def _events(paths: Iterable[Path]) -> Iterator[events.Event]:

@@ -12,7 +12,7 @@ from ropecheck.conformance import figures
 from ropecheck.conformance.cards.build import cards
 from ropecheck.conformance.cards.card import Card, RequestLine
 from ropecheck.conformance.cards.render import as_text, replay_command
-from ropecheck.conformance.judge.outcome import TableView
+from ropecheck.conformance.judge.outcome import Failure, TableView
 from ropecheck.conformance.report.json_file import all_warnings
 from ropecheck.conformance.report.terminal import header_lines, total_lines
 from ropecheck.conformance.run.events import Event, RunEnded, Summary
@@ -151,21 +151,25 @@ def _packed(some: Sequence[Card], body: Callable[[Card], str]) -> str:
 
 
 def _tables(card: Card) -> Markup:
-    first = card.difference
-    expected, observed = _drawn(card.expected, card.tokens), _drawn(card.observed, ())
+    return drawn_tables(card, card.label or "the tables", card.tokens)
+
+
+def drawn_tables(wrong: Card | Failure, caption: str, tokens: tuple[str, ...] = ()) -> Markup:
+    """Both tables of a failure, around the first difference. tokens: in words, per column."""
+    first = wrong.difference
     return figures.tables(
-        expected, observed, caption=card.label or "the tables", focus=None if first is None else first.column
+        _drawn(wrong.expected, tokens),
+        _drawn(wrong.observed, ()),
+        caption=caption,
+        focus=None if first is None else first.column,
     )
 
 
 def _drawn(view: TableView | None, tokens: tuple[str, ...]) -> figures.DrawnTable | None:
     if view is None:
         return None
-    rows: dict[str, tuple[int | None, ...]] = {}
-    if view.positions is not None and any(view.positions):  # a prompt table has none
-        rows["1d"] = view.positions
-    for axis, cells in zip(view.axes or ("t", "h", "w", "x"), view.rows or (), strict=False):
-        rows[axis] = cells
+    rows: dict[str, tuple[int | None, ...]] = {"1d": view.positions} if view.positions else {}
+    rows |= dict(zip(view.axes or ("t", "h", "w", "x"), view.rows or (), strict=False))
     return figures.DrawnTable(rows=rows, requests=view.requests, tokens=tokens)
 
 

@@ -2,16 +2,12 @@
 
 from collections.abc import Iterable
 
+from ropecheck.conformance.figures.draw import stretches
+
 
 def text_of(numbers: Iterable[int]) -> str:
     """The shortest text of a set of numbers of 0 or more."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
+    return stretches(numbers, "-", ",")
 
 
 def spans_of(text: str) -> list[tuple[int, int]]:

@@ -1,12 +1,12 @@
 """Warnings: what a green run did not look at."""
 
-import tomllib
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Protocol
 
+from ropecheck.conformance.errors import toml_of
 from ropecheck.conformance.families.case import TARGETS, families_of, offered
 from ropecheck.conformance.known.failures import Known
 from ropecheck.conformance.run.events import Header, Summary
@@ -142,7 +142,7 @@ def functions_not_entered(summary: Summary) -> dict[str, tuple[str, ...]]:
 @cache
 def elsewhere() -> Mapping[str, str]:
     """Function, class or module of the engine -> why a scheduler with a toy model on a CPU does not enter it."""
-    reasons = tomllib.loads(POSITION_FUNCTIONS.read_text("utf-8"))
+    reasons = toml_of(POSITION_FUNCTIONS, dict[str, tuple[str, ...]])
     return {name: reason for reason, names in reasons.items() for name in names}
 
 

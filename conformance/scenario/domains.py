@@ -63,6 +63,17 @@ def trees(nodes: int, branches: int) -> Iterator[Parents]:
     yield from grow(())
 
 
+def drawn_tree(nodes: int, branches: int, number: Number) -> Parents:
+    """A tree of so many nodes, in the order of their depth; with one branch a chain, for which nothing is drawn."""
+    parents: Parents = ()
+    for node in range(1, nodes):
+        low = parents[-1] if parents else 0
+        while parents.count(low) >= branches:
+            low += 1
+        parents = (*parents, number(low, min(node - 1, low + 1)) if branches > 1 else low)
+    return parents
+
+
 def _in_order(mode: Mode) -> tuple[Field, ...]:
     """Fields that others refer to come first."""
     return tuple(sorted(mode.chosen, key=lambda field: bool(_refers(field))))
@@ -89,14 +100,7 @@ def _draw(field: Field, done: Fields, number: Number) -> Any:
     domain = field.domain
     if isinstance(domain, Tree):
         nodes = done[domain.nodes] if domain.nodes else number(1, domain.most)
-        branches = done[domain.branches] if domain.branches else 1
-        parents: Parents = ()
-        for node in range(1, nodes):
-            low = parents[-1] if parents else 0
-            while parents.count(low) >= branches:
-                low += 1
-            parents = (*parents, number(low, min(node - 1, low + 1)) if branches > 1 else low)
-        return parents
+        return drawn_tree(nodes, done[domain.branches] if domain.branches else 1, number)
     assert isinstance(domain, Whole)
     step = done[domain.multiple_of] if domain.multiple_of else 1
     return number(-(-domain.low // step), domain.high // step) * step

@@ -1,6 +1,5 @@
 """Ways to start the server, from data/servers.toml."""
 
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from ropecheck.adapters import play
-from ropecheck.conformance.errors import meant
+from ropecheck.conformance.errors import meant, toml_of
 from ropecheck.spec.history import OutOfDomain
 
 FILE = Path(__file__).parents[1] / "data" / "servers.toml"
@@ -32,7 +31,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 @cache
 def servers() -> Mapping[str, Configuration]:
     """Every configuration by name, in the file's order."""
-    return msgspec.convert(tomllib.loads(FILE.read_text("utf-8")), dict[str, Configuration])
+    return toml_of(FILE, dict[str, Configuration])
 
 
 def server(name: str) -> play.ServerConfig:

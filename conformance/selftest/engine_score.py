@@ -6,7 +6,6 @@ what the suite sends. An edit that changes no answer is told as missed, unless t
 
 import random
 import time
-import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from ropecheck.adapters import protocol
-from ropecheck.conformance.errors import GaveUp, UsageError
+from ropecheck.conformance.errors import GaveUp, toml_of
 from ropecheck.conformance.families.cases import all_cases
 from ropecheck.conformance.judge.outcome import Outcome, Unrun
 from ropecheck.conformance.plan.planner import Plan, plan
@@ -96,10 +95,7 @@ class ScoredEdit:
 
 def load(path: Path = FILE) -> Faults:
     """The list. Raises UsageError for a broken one."""
-    try:
-        return msgspec.convert(tomllib.loads(path.read_text("utf-8")), Faults)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise UsageError(f"{path.name}: {error}") from None
+    return toml_of(path, Faults)
 
 
 def draw(offers: Iterable[tuple[Functions, str, dict[str, int]]], seed: int) -> list[EngineFault]:

@@ -5,14 +5,13 @@ and with what it shows: rule, mode, signature and the very value. Caught: on the
 so, and on the right one it checks the rule and nothing of it fails. Only the witnesses run, one worker a release.
 """
 
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
 import msgspec
 
-from ropecheck.conformance.errors import GaveUp, UsageError
+from ropecheck.conformance.errors import GaveUp, UsageError, toml_of
 from ropecheck.conformance.judge.outcome import Failure, Outcome
 from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.known.find import find_scenario
@@ -94,12 +93,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def load(path: Path = FILE) -> tuple[PastBug, ...]:
     """The bugs of the file. Raises UsageError naming file and field."""
-    try:
-        bugs = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _File).bug
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise UsageError(f"{path}: {error}") from error
+    bugs = toml_of(path, _File).bug
     seen: set[str] = set()
     for bug in bugs:
         if bug.id in seen:

@@ -6,15 +6,15 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ropecheck.conformance.errors import UsageError, naming
+from ropecheck.conformance.errors import UsageError, json_of, naming, with_path
 from ropecheck.conformance.families.case import Case
-from ropecheck.conformance.families.files import problem_of
+from ropecheck.conformance.families.files import refuse_wrong
 from ropecheck.conformance.judge.outcome import Failure, Unrun
 from ropecheck.conformance.scenario.legal import refuse_nonsense
 from ropecheck.conformance.scenario.operations import Scenario
@@ -133,85 +133,53 @@ def reserved(out: Path) -> Iterator[Callable[[], None]]:
         path.unlink(missing_ok=True)
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How subjects of one kind stand in files. mark: a field that they have and the others lack."""
+
+    name: str
+    mark: str
+    stored: type[AnyStored]
+    refuse: Callable[[Any], None]
+    """Raises OutOfDomain for what no subject may say."""
+    upgraded: Callable[[Any], Any] = lambda raw: raw
+    """What older files say, as today's."""
+
+
+def _without_rule(raw: Any) -> Any:
+    """Older files of cases say which rule the case is there for; today all are asked."""
+    return {name: value for name, value in raw.items() if name != "rule"} if isinstance(raw, dict) else raw
+
+
+_FORMS = (
+    _Form("case", "prompts", StoredCase, refuse_wrong, _without_rule),
+    _Form("script", "actions", StoredScript, legal.check),
+    _Form("scenario", "ops", Stored, refuse_nonsense, upgraded),
+)
+
+
 def read_any(path: Path) -> AnyStored:
     """A stored failure; a bare scenario, case or client's script counts as one without target and failures.
 
     Raises UsageError naming file and field.
     """
-    try:
-        raw = msgspec.json.decode(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: not JSON: {error}") from error
+    raw = json_of(path, Any)
     if not isinstance(raw, dict):
         raise UsageError(f"{path}: a scenario is a JSON object, not {type(raw).__name__}")
+    form = next((one for one in _FORMS if one.name in raw or one.mark in raw), _FORMS[-1])
+    bare = form.name not in raw
+    body = form.upgraded(raw if bare else raw[form.name])
+    run = {"target": "", "version": "", "device": ""} if bare else raw
     try:
-        raw = _upgraded(raw)
-        if "case" in raw or "prompts" in raw:
-            return _read_case(path, raw)
-        if "script" in raw or "actions" in raw:
-            return _read_script(path, raw)
-        if "scenario" in raw:
-            stored = msgspec.convert(raw, Stored)
-            _refuse_unknown_fields(raw["scenario"], stored.scenario, "$.scenario")
-        else:
-            scenario = msgspec.convert(raw, Scenario)
-            _refuse_unknown_fields(raw, scenario, "$")
-            stored = Stored(scenario=scenario, target="", version="", device="")
+        stored = msgspec.convert({**run, form.name: body}, form.stored)
+        _refuse_unknown_fields(body, subject_of(stored), f"$.{form.name}")
+        form.refuse(subject_of(stored))
     except msgspec.ValidationError as error:
-        raise UsageError(f"{path}: {_with_path(error)}") from error
-    except OverflowError as error:
-        raise UsageError(f"{path}: {error}") from error
-    try:
-        refuse_nonsense(stored.scenario)
-    except OutOfDomain as error:
+        message = with_path(error)
+        raise UsageError(f"{path}: {message.replace(f'`$.{form.name}', '`$') if bare else message}") from error
+    except (OverflowError, OutOfDomain) as error:
         raise UsageError(f"{path}: {error}") from error
     return stored
-
-
-def _upgraded(raw: Any) -> Any:
-    """Files of the first format as files of today's."""
-    if isinstance(raw, dict) and "scenario" in raw:
-        return raw | {"scenario": upgraded(raw["scenario"])}
-    return upgraded(raw)
-
-
-def _read_case(path: Path, raw: dict[str, Any]) -> StoredCase:
-    """Raises msgspec.ValidationError for a wrong type, UsageError for a wrong value."""
-    if isinstance(case := raw.get("case", raw), dict):
-        case.pop("rule", None)  # what older files say that the case is there for: today the rules are asked
-    if "case" in raw:
-        stored = msgspec.convert(raw, StoredCase)
-        _refuse_unknown_fields(raw["case"], stored.case, "$.case")
-    else:
-        stored = StoredCase(case=msgspec.convert(raw, Case), target="", version="", device="")
-        _refuse_unknown_fields(raw, stored.case, "$")
-    problem = problem_of(stored.case)
-    if problem:
-        raise UsageError(f"{path}: {problem}")
-    return stored
-
-
-def _read_script(path: Path, raw: dict[str, Any]) -> StoredScript:
-    """Raises msgspec.ValidationError for a wrong type, UsageError for a wrong value."""
-    if "script" in raw:
-        stored = msgspec.convert(raw, StoredScript)
-        _refuse_unknown_fields(raw["script"], stored.script, "$.script")
-    else:
-        stored = StoredScript(script=msgspec.convert(raw, Script), target="", version="", device="")
-        _refuse_unknown_fields(raw, stored.script, "$")
-    try:
-        legal.check(stored.script)
-    except OutOfDomain as error:
-        raise UsageError(f"{path}: {error}") from error
-    return stored
-
-
-def _with_path(error: msgspec.ValidationError) -> str:
-    """msgspec names the field, except at the top."""
-    message = str(error)
-    return message if "`$" in message else f"{message} - at `$`"
 
 
 def _refuse_unknown_fields(raw: Any, value: object, path: str) -> None:

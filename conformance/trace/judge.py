@@ -8,17 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ropecheck.adapters import events
-from ropecheck.conformance.judge.outcome import Difference, Failure, TableView
+from ropecheck.conformance.judge.outcome import Failure, TableView, failure_of
 from ropecheck.conformance.trace.live import Histories, LiveRequest
 from ropecheck.conformance.trace.shape import shape_of
 from ropecheck.spec import scheduling
 from ropecheck.spec.history import OutOfDomain
 from ropecheck.spec.modes import mode_of
-from ropecheck.spec.modes.declaration import Mode, Tokens
+from ropecheck.spec.modes.declaration import PREFILLING, Mode, Tokens, Tree
 from ropecheck.spec.rules import Rule, Violation, rules_of
 from ropecheck.spec.views import ArrivedTurn, Row, Seen, Tables
 
-VERIFIES = ("target_verify", "ragged_verify")
 MODE = "scheduler"
 """Stands for the mode where a failure belongs to no forward."""
 
@@ -159,21 +158,16 @@ class Judge:
         self, mode: Mode, name: str, event: events.Forward, row: int, live: LiveRequest, at: int
     ) -> tuple[Tokens, list[Failure]]:
         """Which tokens the row must read, and what is wrong with its being asked to."""
-        if event.draft and mode.name in ("extend", "mixed", "draft_context"):
+        prefills = mode.parts[0].reads == PREFILLING
+        if event.draft and prefills:
             start, count = live.window
             if mode.served:  # behind tokens that the target verified stand others of the block, which are given up
                 count = max(count, event.tokens[row])
             return mode.parts[0].tokens(prefix_len=start, extend_len=count), []
-        if mode.name == "draft_decode":
-            count = event.tokens[row]
-            return mode.tokens(seq_len=live.total - 1, topk=count, step=event.step), []
-        if mode.name == "frozen_kv_draft":
-            return mode.tokens(seq_len=live.total - 1, topk=event.tokens[row]), []
-        if mode.name == "draft_block":
-            return mode.tokens(seq_len=live.total - 1, block_size=event.tokens[row]), []
-        if mode.name == "draft_extend_v2":
-            return mode.tokens(seq_len=live.verified, num_draft_tokens=event.tokens[row]), []
-        prefills = mode.name in ("extend", "split_prefill", "mixed")
+        if mode.draft:  # the one number that such a mode chooses is how many tokens a row has
+            seq_len = live.verified if mode.name == "draft_extend_v2" else live.total - 1
+            fields = {one.name: (seq_len,) if one.each else event.tokens[row] for one in mode.fields}
+            return mode.row(fields, 0, event.step), []
         if prefills and not (live.running and mode.composite and event.tokens[row] == 1):
             start, count = event.prefix_lens[row], event.tokens[row]
             view = scheduling.Window(
@@ -192,7 +186,7 @@ class Judge:
             return mode_of("beam_members").tokens(seq_len=live.total, members=1), found
         newest = scheduling.Newest(mode=name, computed=live.computed, total=live.total)
         found = list(self._ask(newest, name, at, live, row))
-        if mode.name in VERIFIES:
+        if _verifies(mode):
             live.verified = live.total - 1
             parents = event.parents[row] if event.parents else tuple(range(event.tokens[row] - 1))
             return mode.tokens(seq_len=live.total - 1, parents=parents), found
@@ -339,14 +333,14 @@ class Judge:
             follows, live.wrong = live.wrong, live.wrong or one.id
         who = f"request {live.name}: " if live is not None else ""
         expected, observed = _tables_of(view)
-        return Failure(
-            rule=one.id,
-            mode=mode,
+        return failure_of(
+            one.id,
+            mode,
+            wrong,
+            row,
             signature=signature,
             step=at,
-            label="",
             message=who + (wrong.message or f"{wrong.axis} is {wrong.observed}, must be {wrong.expected}"),
-            difference=Difference(wrong.axis, wrong.at, row, wrong.expected, wrong.observed),
             expected=expected,
             observed=observed,
             where=where,
@@ -388,12 +382,17 @@ def _refusal(message: str) -> bool:
     return any(word in message.lower() for word in ("session", "request id", "replace", "append", "streaming"))
 
 
+def _verifies(mode: Mode) -> bool:
+    """Whether its rows read drafted trees."""
+    return any(isinstance(one.domain, Tree) for one in mode.fields)
+
+
 def _advance(mode: Mode, event: events.Forward, row: int, live: LiveRequest, read: Tokens) -> None:
     """What the forward does to the history: tokens are computed, and the model answers."""
     answers = event.answers[row] if event.answers else ()
     live.newest = len(answers)
     live.went_on += live.running
-    if mode.name in VERIFIES:
+    if _verifies(mode):
         live.computed = live.verified + len(answers)
         live.window = (live.verified, read.count)
         live.outputs.extend(answers)

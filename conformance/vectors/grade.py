@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.errors import UsageError, json_of
 from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.vectors import store
 from ropecheck.conformance.vectors import types as v
@@ -32,7 +32,7 @@ class Grade:
 
 def read_answers(path: Path) -> Answers:
     """Raises UsageError naming file and field."""
-    return store.read_as(path, Answers)
+    return json_of(path, Answers)
 
 
 def grade_all(where: Path, answers: Mapping[str, tuple[v.Answer, ...] | v.Declined], but: Path) -> tuple[Grade, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 from ropecheck.adapters import protocol
 from ropecheck.adapters.batch import Batch
 from ropecheck.conformance.judge.ask import ask
-from ropecheck.conformance.judge.outcome import Difference, Failure
+from ropecheck.conformance.judge.outcome import Failure, failure_of
 from ropecheck.conformance.judge.signature import held_signature
 from ropecheck.conformance.judge.tables import judge_tables
 from ropecheck.conformance.judge.tally import ScenarioTally
@@ -290,14 +290,4 @@ def _report(
 ) -> None:
     for rule, found in broken:
         shape = found.shape or ("other values" if held is None else held_signature(held, found))
-        tally.fail(
-            Failure(
-                rule=rule.id,
-                mode=mode,
-                signature=shape,
-                step=0,
-                label=label,
-                message=found.message,
-                difference=Difference(found.axis, found.at, request, found.expected, found.observed),
-            )
-        )
+        tally.fail(failure_of(rule.id, mode, found, request, signature=shape, label=label))

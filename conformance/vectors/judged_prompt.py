@@ -3,14 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from ropecheck.conformance.judge.ask import ask
-from ropecheck.conformance.judge.outcome import Difference, Failure
+from ropecheck.conformance.judge.outcome import failure_of
 from ropecheck.conformance.judge.tally import ScenarioTally
 from ropecheck.conformance.vectors import types as v
 from ropecheck.conformance.vectors.runs import columns_of, history_of
 from ropecheck.spec.families import family as find_family
 from ropecheck.spec.families.rules import BuiltTable, BuiltTensor
 from ropecheck.spec.history import Column, length
-from ropecheck.spec.rules import Violation
 
 MODE = "prompt_table"
 
@@ -43,23 +42,9 @@ def _report(tally: ScenarioTally, view: object, right: Sequence[Column] = ()) ->
         shape = found.shape
         if isinstance(view, BuiltTable) and not shape:
             shape = _shape(right, view.columns or ())
-        difference = Difference(found.axis, found.at, 0, found.expected, found.observed)
-        tally.fail(
-            Failure(
-                rule=rule.id,
-                mode=MODE,
-                signature=shape,
-                step=0,
-                label="",
-                message=_message(found),
-                difference=difference,
-            )
-        )
+        message = found.message if found.at is None else f"token {found.at}: {found.message}"
+        tally.fail(failure_of(rule.id, MODE, found, 0, signature=shape, message=message))
     return bool(broken)
-
-
-def _message(found: Violation) -> str:
-    return found.message if found.at is None else f"token {found.at}: {found.message}"
 
 
 def _shape(right: Sequence[Column], seen: Sequence[Sequence[int | float]]) -> str:

@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 import ropecheck
-from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.errors import UsageError, json_of
 from ropecheck.conformance.store.files import pretty, write_atomic
 from ropecheck.conformance.vectors import types as v
 
@@ -18,27 +17,10 @@ PACKAGED = Path(ropecheck.__file__).parent / "vectors"
 """The committed set, in a checkout and in a wheel."""
 """Where the vectors of this repository are."""
 
-T = TypeVar("T")
-
-
-def read_as(path: Path, form: type[T]) -> T:
-    """A JSON file as `form`. Raises UsageError naming file and field."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
-    try:
-        return msgspec.json.decode(data, type=form)
-    except msgspec.ValidationError as error:
-        message = str(error)
-        raise UsageError(f"{path}: {message if '`$' in message else f'{message} - at `$`'}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not JSON: {error} - at `$`") from error
-
 
 def read(path: Path) -> v.Vector:
     """One vector. Raises UsageError naming file and field."""
-    return read_as(path, v.Vector)
+    return json_of(path, v.Vector)
 
 
 def paths(where: Path, but: Path | None = None) -> tuple[Path, ...]:

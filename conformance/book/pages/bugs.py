@@ -7,10 +7,11 @@ from markupsafe import Markup
 from ropecheck.conformance import figures
 from ropecheck.conformance.book.contents import Book
 from ropecheck.conformance.book.observed import Observation, load
-from ropecheck.conformance.book.pages.parts import failed_tables, index, rendered
+from ropecheck.conformance.book.pages.parts import index, rendered
 from ropecheck.conformance.book.site import Page
 from ropecheck.conformance.book.worked import of_scenario
 from ropecheck.conformance.cards.operations import operation_lines
+from ropecheck.conformance.report.html_page import drawn_tables
 from ropecheck.conformance.scenario.operations import Build, Scenario
 from ropecheck.conformance.selftest.history_score import PastBug, witness
 
@@ -51,7 +52,7 @@ def page(book: Book, bug: PastBug) -> Page:
         bug=bug,
         must=rule.must if rule else "",
         seen=seen,
-        tables=failed_tables(seen.failure, seen.engine) if seen else "",
+        tables=drawn_tables(seen.failure, seen.engine) if seen else "",
         strip=strip(subject, seen) if isinstance(subject, Scenario) else "",
         timeline=figures.timeline(operation_lines(subject, seen.failure.step if seen else -1))
         if isinstance(subject, Scenario)

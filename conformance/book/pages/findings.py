@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from ropecheck.conformance import figures
 from ropecheck.conformance.book.contents import Book
 from ropecheck.conformance.book.observed import load
-from ropecheck.conformance.book.pages.parts import failed_tables, index, rendered
+from ropecheck.conformance.book.pages.parts import index, rendered
 from ropecheck.conformance.book.site import Page
 from ropecheck.conformance.cards.operations import operation_lines
 from ropecheck.conformance.known.failures import Known
+from ropecheck.conformance.report.html_page import drawn_tables
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scripts.script import told
 
@@ -93,7 +94,7 @@ def page(book: Book, known: Known) -> Page:
         route=route,
         like=like,
         seen=seen,
-        tables=failed_tables(seen.failure, seen.engine) if seen else "",
+        tables=drawn_tables(seen.failure, seen.engine) if seen else "",
         timeline=figures.timeline(operation_lines(witness, seen.failure.step if seen else -1))
         if isinstance(witness, Scenario)
         else "",

@@ -7,7 +7,6 @@ from markupsafe import Markup
 from ropecheck.conformance import figures
 from ropecheck.conformance.book.contents import Book, shape_page
 from ropecheck.conformance.book.site import TEMPLATES, Page, to
-from ropecheck.conformance.judge.outcome import Failure, TableView
 
 NOTHING = Markup("")
 
@@ -52,23 +51,3 @@ def state(book: Book, page: str, *, rule: str = "", mode: str = "") -> Markup:
     known = [one for one in book.known if (not rule or one.entry.rule == rule) and (not mode or one.entry.mode == mode)]
     parts = [(one, one.rows_of(rule, mode), one.failures_of(rule, mode)) for one in book.matrices]
     return rendered("state.html.jinja", book, page, known=known, parts=parts)
-
-
-def failed_tables(failure: Failure, caption: str) -> Markup:
-    """Both tables of a failure, around the first difference."""
-    first = failure.difference
-    return figures.tables(
-        view_drawn(failure.expected),
-        view_drawn(failure.observed),
-        caption=caption,
-        focus=None if first is None else first.column,
-    )
-
-
-def view_drawn(view: TableView | None) -> figures.DrawnTable | None:
-    """A report's table as the figures take it."""
-    if view is None:
-        return None
-    rows: dict[str, tuple[int | None, ...]] = {"1d": view.positions} if view.positions else {}
-    rows |= dict(zip(view.axes or ("t", "h", "w", "x"), view.rows or (), strict=False))
-    return figures.DrawnTable(rows=rows, requests=view.requests)

@@ -11,7 +11,7 @@ from ropecheck.conformance.book import source
 from ropecheck.conformance.book.contents import Book
 from ropecheck.conformance.book.examples import load, shown
 from ropecheck.conformance.book.formula import formula
-from ropecheck.conformance.book.pages.parts import failed_tables, index, rendered, state
+from ropecheck.conformance.book.pages.parts import index, rendered, state
 from ropecheck.conformance.book.predicates import Predicate, predicate_of
 from ropecheck.conformance.book.site import Page
 from ropecheck.conformance.book.slips import planted
@@ -19,6 +19,7 @@ from ropecheck.conformance.book.words import block
 from ropecheck.conformance.cards.operations import operation_lines
 from ropecheck.conformance.families.files import described
 from ropecheck.conformance.prove.theorems import OUT_OF_REACH, THEOREMS
+from ropecheck.conformance.report.html_page import drawn_tables
 from ropecheck.conformance.selftest import builder, stream
 from ropecheck.conformance.selftest.mutants import MUTANTS, Mutant
 from ropecheck.spec.rules import Rule
@@ -177,7 +178,7 @@ def example(book: Book, rule: Rule, page: str) -> Markup:
             lead="The smallest scenario found in which a planted fault breaks it, expected over observed.",
             fault=MUTANTS[kept.fault],
             failure=failure,
-            tables=failed_tables(failure, failure.label or "the tables"),
+            tables=drawn_tables(failure, failure.label or "the tables"),
             timeline=figures.timeline(operation_lines(kept.scenario, failure.step)),
         )
     if found := planted(rule.id):
@@ -191,7 +192,7 @@ def example(book: Book, rule: Rule, page: str) -> Markup:
             lead=f"A slip that it has to name ({where}).",
             fault=found.slip,
             failure=found.failure,
-            tables=failed_tables(found.failure, "the prompt table"),
+            tables=drawn_tables(found.failure, "the prompt table"),
             timeline=Markup("<pre><code>{}</code></pre>").format("\n".join(found.lines)) if found.lines else "",
         )
     return Markup("<p>{}</p>").format("It shows on a device alone, or in what building costs: read the code below.")

@@ -7,9 +7,10 @@ from markupsafe import Markup
 from ropecheck.conformance.book import observed
 from ropecheck.conformance.book.contents import Book, shape_page, slug
 from ropecheck.conformance.book.examples import load, shown
-from ropecheck.conformance.book.pages.parts import failed_tables, index, rendered
+from ropecheck.conformance.book.pages.parts import index, rendered
 from ropecheck.conformance.book.site import Page
 from ropecheck.conformance.cards.shapes import SHAPES, STARTS, STATES, Shape
+from ropecheck.conformance.report.html_page import drawn_tables
 from ropecheck.conformance.selftest.mutants import MUTANTS
 
 MOST = 2
@@ -68,7 +69,7 @@ def drawn(path: str) -> list[tuple[str, str, str, Markup]]:
     for failure, who in (*(one for one in real if shape_page(one[0].signature) == path), *planted):
         if failure is None or failure.expected is None or failure.observed is None:
             continue
-        found.append((failure.rule, who, failure.message, failed_tables(failure, failure.mode)))
+        found.append((failure.rule, who, failure.message, drawn_tables(failure, failure.mode)))
         if len(found) == MOST:
             break
     return found

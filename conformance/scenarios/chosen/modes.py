@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from ropecheck.conformance.scenario.domains import Number, drawn
 from ropecheck.conformance.scenario.operations import (
@@ -117,12 +116,7 @@ def _buffered(name: str, mode: Mode, buffer: str) -> Scenario:
 
 def _rows(batch: Batch, rows: slice) -> Batch:
     """Some rows of each part of a batch."""
-
-    def fields(part: BatchPart) -> dict[str, Any]:
-        return {key: value[rows] if isinstance(value, tuple) else value for key, value in part.fields.items()}
-
-    parts = (BatchPart(reqs=part.reqs[rows], fields=fields(part), mode=part.mode) for part in batch.parts)
-    return Batch(batch.mode, tuple(parts))
+    return Batch(batch.mode, tuple(part.take(range(len(part.reqs))[rows]) for part in batch.parts))
 
 
 def _law(name: str, mode: Mode) -> Scenario:

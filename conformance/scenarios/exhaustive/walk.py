@@ -139,10 +139,6 @@ def renamed(batch: Batch, names: dict[int, int]) -> Batch:
     """The batch with other request numbers, each part's rows in ascending order."""
     parts = []
     for part in batch.parts:
-        order = sorted(range(len(part.reqs)), key=lambda row: names[part.reqs[row]])
-        fields = {
-            name: tuple(value[row] for row in order) if isinstance(value, tuple) else value
-            for name, value in part.fields.items()
-        }
-        parts.append(msgspec.structs.replace(part, reqs=tuple(names[part.reqs[row]] for row in order), fields=fields))
+        moved = part.take(sorted(range(len(part.reqs)), key=lambda row: names[part.reqs[row]]))
+        parts.append(msgspec.structs.replace(moved, reqs=tuple(names[req] for req in moved.reqs)))
     return msgspec.structs.replace(batch, parts=tuple(parts))

@@ -256,7 +256,7 @@ def _round(draw: Draw, state: State) -> tuple[Operation, ...]:
     """A speculative round: draft, verify, draft extend, and what was accepted."""
     reqs = _reqs(draw.some(running(state)))
     nodes, topk = draw.number(1, 6), draw.one((1, 1, 2, 3))
-    trees = tuple(_tree(draw, nodes, topk) for _ in reqs)
+    trees = tuple(domains.drawn_tree(nodes, topk, draw.number) for _ in reqs)
     path, host = draw.one(("direct", "caller")), draw.flag()
     # A tree of several branches goes through an interpreted kernel on a CPU: the chosen scenarios have those.
     tree_path = path if all(tree == tuple(range(nodes - 1)) for tree in trees) else "direct"
@@ -266,19 +266,6 @@ def _round(draw: Draw, state: State) -> tuple[Operation, ...]:
         draft_extend(reqs, nodes, host_lengths=host, path=path),
         *(Accept(req, draw.number(1, max(depths(tree)) + 1)) for req, tree in zip(reqs, trees, strict=True)),
     )
-
-
-def _tree(draw: Draw, nodes: int, topk: int) -> tuple[int, ...]:
-    """Parents of a chain, or of a random tree whose nodes come in the order of their depth."""
-    if topk == 1:
-        return tuple(range(nodes - 1))
-    parents: list[int] = []
-    for node in range(1, nodes):
-        low = parents[-1] if parents else 0
-        while parents.count(low) >= topk:
-            low += 1
-        parents.append(draw.number(low, min(node - 1, low + 1)))
-    return tuple(parents)
 
 
 def _reqs(requests: list[Request]) -> tuple[int, ...]:

@@ -92,22 +92,13 @@ def without_request(op: Operation, req: int) -> Operation | None:
         case Submit() | Turn() | Accept() | Retract() | Reschedule() | Finish() | Abort() | Rotate():
             return None if op.req == req else op
         case Build():
-            parts = [_without_row(part, req) for part in op.batch.parts]
+            parts = [part.take(row for row, known in enumerate(part.reqs) if known != req) for part in op.batch.parts]
             kept = tuple(part for part in parts if part.reqs)
             if len(kept) == len(parts) or parts == list(op.batch.parts):
                 return msgspec.structs.replace(op, batch=Batch(op.batch.mode, tuple(parts)))
             return _recomposed(op, kept)
         case _:
             return op
-
-
-def _without_row(part: BatchPart, req: int) -> BatchPart:
-    rows = [row for row, known in enumerate(part.reqs) if known != req]
-    fields = {
-        name: tuple(value[row] for row in rows) if isinstance(value, tuple) else value
-        for name, value in part.fields.items()
-    }
-    return BatchPart(reqs=tuple(part.reqs[row] for row in rows), fields=fields, mode=part.mode)
 
 
 def _recomposed(op: Build, kept: tuple[BatchPart, ...]) -> Build | None:
