@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import msgspec
+
 from ropecheck.conformance.book.matrix import Matrix
 from ropecheck.conformance.book.matrix import read as read_matrix
 from ropecheck.conformance.book.words import Words
 from ropecheck.conformance.cards.shapes import SHAPES, STARTS
-from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.errors import UsageError, toml_of
 from ropecheck.conformance.known import differences, failures
 from ropecheck.conformance.known.differences import KnownDifference
 from ropecheck.conformance.known.failures import Known
@@ -26,6 +28,17 @@ BASELINES = Path(__file__).resolve().parents[1] / "data" / "baseline"
 
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout, or the folder that holds the installed package."""
+
+
+class _Contents(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What somebody wrote of the book's parts; data/book.toml says what each table is."""
+
+    topics: dict[str, str]
+    places: dict[str, str]
+    guides: dict[str, dict[str, str]]
+
+
+CONTENTS = toml_of(Path(__file__).resolve().parents[1] / "data" / "book.toml", _Contents)
 
 
 def slug(name: str) -> str:

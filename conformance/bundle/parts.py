@@ -8,9 +8,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from ropecheck.conformance.errors import toml_of
 from ropecheck.conformance.targets import pip_overlay
 from ropecheck.conformance.targets.pip_overlay import ProvisionError
 from ropecheck.conformance.targets.provisioned import Record, folder_of
@@ -27,69 +29,18 @@ LEFT_OUT = (
 _UNUSED = ("sglang/multimodal_gen/", "sglang/test/", "sglang/benchmark/", "bin/", "tools/")
 _FOLLOWERS = ("sglang", "transformers", "tokenizers", "huggingface-hub")
 
-SUITE_NEEDS = ("msgspec", "typer", "rich", "hypothesis", "covertable", "packaging", "numpy")
 
-ENGINE_NEEDS = (
-    "transformers",
-    "tokenizers",
-    "aiohttp",
-    "einops",
-    "fastapi",
-    "openai",
-    "orjson",
-    "pybase64",
-    "pyzmq",
-    "psutil",
-    "partial-json-parser",
-    "python-multipart",
-    "uvicorn",
-    "uvloop",
-    "requests",
-    "scipy",
-    "sentencepiece",
-    "tiktoken",
-    "gguf",
-    "dill",
-    "ipython",
-    "nvidia-ml-py",
-    "prometheus-client",
-    "setproctitle",
-    "xxhash",
-    "interegular",
-    "watchfiles",
-    "pillow",
-    "zstandard",
-    "distro",
-    "compressed-tensors",
-    "xgrammar",
-    "apache-tvm-ffi",
-    "loguru",
-)
-"""What the engines' position code imports, as requirements/engine.txt and no-deps.txt install it."""
+class _Packages(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Names of packages; data/bundle.toml says what each list is."""
 
-ALONE = ("compressed-tensors", "xgrammar", "apache-tvm-ffi", "loguru")
-"""Installed without their own requirements."""
+    suite: tuple[str, ...]
+    engine: tuple[str, ...]
+    alone: tuple[str, ...]
+    from_host: tuple[str, ...]
+    never_imported: tuple[str, ...]
 
-FROM_HOST = ("torch", "torchvision", "triton", "setuptools")
-"""Never packed, nor what only torch needs: binaries that must fit each other and the driver."""
 
-NEVER_IMPORTED = (
-    "jedi",
-    "parso",
-    "pexpect",
-    "ptyprocess",
-    "matplotlib-inline",
-    "ipython-pygments-lexers",
-    "stack-data",
-    "executing",
-    "asttokens",
-    "pure-eval",
-    "prompt-toolkit",
-    "wcwidth",
-    "hf-xet",
-    "pip",
-)
-"""Needed by an interactive shell and by downloads, which a bundle has neither of."""
+PACKAGES = toml_of(Path(__file__).parents[1] / "data" / "bundle.toml", _Packages)
 
 
 class Host(Protocol):
@@ -188,9 +139,12 @@ def kernel_travels(path: str, arch: str) -> bool:
 
 def common_packages(host_has: tuple[str, ...]) -> dict[str, str]:
     """Name -> version, as installed here, of what the suite and the engines need and the host lacks."""
-    have = {canonicalize_name(name) for name in (*host_has, *FROM_HOST, *NEVER_IMPORTED, *closure(("torch",)))}
+    have = {
+        canonicalize_name(name)
+        for name in (*host_has, *PACKAGES.from_host, *PACKAGES.never_imported, *closure(("torch",)))
+    }
     # Torch needs these too, but they are small and versions differ: what the suite needs is packed all the same.
-    wanted = closure((*SUITE_NEEDS, *ENGINE_NEEDS))
+    wanted = closure((*PACKAGES.suite, *PACKAGES.engine))
     return {name: version for name, version in sorted(wanted.items()) if name not in have and name != "sglang"}
 
 
@@ -204,7 +158,7 @@ def closure(names: tuple[str, ...]) -> dict[str, str]:
         if name in found or version is None:
             continue
         found[name] = version
-        if name in ALONE:
+        if name in PACKAGES.alone:
             continue
         asked: dict[str, list[str]] = {}
         pip_overlay.add_requirements(asked, metadata.distribution(name).requires or ())

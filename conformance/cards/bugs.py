@@ -1,29 +1,11 @@
 """Public bugs by the short names that rules use, and their addresses."""
 
 import re
+from pathlib import Path
 
-OWNERS = {
-    "sglang": "sgl-project/sglang",
-    "sglang-omni": "sgl-project/sglang-omni",
-    "vllm": "vllm-project/vllm",
-    "vllm-omni": "vllm-project/vllm-omni",
-    "vllm-gaudi": "vllm-project/vllm-gaudi",
-    "vllm-ascend": "vllm-project/vllm-ascend",
-    "transformers": "huggingface/transformers",
-    "text-generation-inference": "huggingface/text-generation-inference",
-    "llama.cpp": "ggml-org/llama.cpp",
-    "ik_llama.cpp": "ikawrakow/ik_llama.cpp",
-    "mlx-vlm": "Blaizzy/mlx-vlm",
-    "mlx-node": "mlx-node/mlx-node",
-    "mlxcel": "lablup/mlxcel",
-    "mistral.rs": "EricLBuehler/mistral.rs",
-    "TensorRT-LLM": "NVIDIA/TensorRT-LLM",
-    "LightLLM": "ModelTC/LightLLM",
-    "LlamaFactory": "hiyouga/LlamaFactory",
-    "xllm": "xLLM-AI/xllm",
-    "verl": "verl-project/verl",
-    "Liger-Kernel": "linkedin/Liger-Kernel",
-}
+from ropecheck.conformance.errors import toml_of
+
+OWNERS = toml_of(Path(__file__).parents[1] / "data" / "repositories.toml", dict[str, str])
 """Repository as rules call it -> its place on GitHub. A name with a slash is a place already."""
 
 _NAME = re.compile(r"(?P<repository>\S+) #(?P<number>\d+)")

@@ -6,8 +6,8 @@ from random import Random
 from typing import Any
 
 from ropecheck.conformance.prove.errors import NotHere
-from ropecheck.conformance.prove.statement import Broken, Parting, Route, World
-from ropecheck.spec.history import Column, History
+from ropecheck.conformance.prove.statement import Broken, Parting, World
+from ropecheck.spec.history import Column
 
 ATTEMPTS = 240
 """Sets of plain numbers that are tried where z3 has no proof."""
@@ -70,17 +70,6 @@ class PlainWorld(World):
         self.used[name] = getattr(taken, "name", None) or getattr(taken, "__name__", str(taken)).strip("_")
         return taken
 
-    def assume(self, condition: Any) -> None:
-        if not condition:
-            raise NotHere
-
-    def same(self, what: str, left: Any, right: Any) -> None:
-        if not self.equal(left, right):
-            raise Broken(what, left, right)
-
-    def equal(self, left: Any, right: Any) -> bool:
-        return bool(left == right)
-
     def columns(self, media: str, count: int, start: int) -> tuple[Column, ...]:
         moves = self.moving[media]
         name, move = (media, start) if moves else (f"{media} at {start}", 0)
@@ -100,31 +89,11 @@ class PlainWorld(World):
         self.used[name] = tuple(self._entry(f"{name} {node}") % (node + 1) for node in range(drafted))
         return self.used[name]  # type: ignore[no-any-return]
 
-    def parent(self, parents: Any, node: int) -> int:
-        return int(parents[node - 1])
-
     def each(self, name: str, rows: int, least: int, tree: bool) -> tuple[Any, ...]:
         if tree:
             return tuple(self.tree(f"{name} {row}", self._entry(f"{name} {row} nodes")) for row in range(rows))
         self.used[name] = tuple(self._entry(f"{name} {row}", least) for row in range(rows))
         return self.used[name]  # type: ignore[no-any-return]
-
-    def count(self, values: Any) -> int:
-        return len(values)
-
-    def at(self, values: Any, index: int) -> Any:
-        return values[index]
-
-    def read(self, history: History) -> History:
-        return history
-
-    def rows(self, table: Any) -> tuple[Any, ...]:
-        return tuple(zip(*table, strict=True)) or ((),) * self.axes
-
-    def reading(self, route: Route) -> dict[int, Column]:
-        return {
-            index: part.place.column(index) for part in route for index in map(part.token, range(max(part.count, 0)))
-        }
 
 
 def difference(statement: Callable[[World], None], world: PlainWorld) -> Parting | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ropecheck.conformance.prove.errors import Unanswered
+from ropecheck.conformance.prove.errors import NotHere, Unanswered
 from ropecheck.spec.history import History, Run, delta_of, prompt_table, text
 from ropecheck.spec.modes.declaration import Field, Mode, Tokens, Tree, Whole
 from ropecheck.spec.rules import Violation, all_rules
@@ -96,7 +96,7 @@ def parameters(mode: Mode) -> list[Field]:
 
 
 class World(ABC):
-    """Where a statement gets its values."""
+    """Where a statement gets its values. What stands here is so of plain numbers; of terms formulas say it."""
 
     def __init__(self, axes: int) -> None:
         self.family: Any = AnyFamily(self, axes)
@@ -120,17 +120,19 @@ class World(ABC):
     def choose(self, name: str, options: Sequence[Any]) -> Any:
         """Each of the options."""
 
-    @abstractmethod
     def assume(self, condition: Any) -> None:
         """Goes on only where it holds."""
+        if not condition:
+            raise NotHere
 
-    @abstractmethod
     def same(self, what: str, left: Any, right: Any) -> None:
         """The two are equal, or Broken."""
+        if not self.equal(left, right):
+            raise Broken(what, left, right)
 
-    @abstractmethod
     def equal(self, left: Any, right: Any) -> Any:
         """Whether the two are equal."""
+        return bool(left == right)
 
     @abstractmethod
     def columns(self, media: str, count: Size, start: Size) -> Any:
@@ -144,33 +146,34 @@ class World(ABC):
     def tree(self, name: str, drafted: Size, chain: bool = False) -> Any:
         """Parents of so many drafted nodes."""
 
-    @abstractmethod
     def parent(self, parents: Any, node: Size) -> Size:
         """The parent of a node."""
+        return parents[node - 1]
 
     @abstractmethod
     def each(self, name: str, rows: Size, least: int, tree: bool) -> Any:
         """A value of its own per row of a batch; it is an index of trees where `tree` says so."""
 
-    @abstractmethod
     def count(self, values: Any) -> Size:
         """How many elements a sequence has."""
+        return len(values)
 
-    @abstractmethod
     def at(self, values: Any, index: Size) -> Any:
         """An element of a sequence that has it."""
+        return values[index]
 
-    @abstractmethod
     def read(self, history: History) -> Any:
         """A history as it is given to the specification."""
+        return history
 
-    @abstractmethod
     def rows(self, table: Any) -> tuple[Any, ...]:
         """A table, row by row."""
+        return tuple(zip(*table, strict=True)) or ((),) * self.axes
 
-    @abstractmethod
     def reading(self, route: Route) -> Any:
         """Token index -> column, of all that a route reads."""
+        indices = ((part, index) for part in route for index in map(part.token, range(max(part.count, 0))))
+        return {index: part.place.column(index) for part, index in indices}
 
     def below(self, name: str, count: Size) -> Size:
         """Any index below `count`; a name stands for one such index."""

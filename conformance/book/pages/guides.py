@@ -6,65 +6,22 @@ from functools import partial
 
 from markupsafe import Markup
 
-from ropecheck.conformance.book.contents import Book, slug
+from ropecheck.conformance.book.contents import CONTENTS, Book, slug
 from ropecheck.conformance.book.pages.parts import index
 from ropecheck.conformance.book.site import Page, to
 
-GUIDES = {
-    "I change an engine": (
-        ("docs/check.md", "Check a checkout of SGLang against its base, and hand a finding on."),
-        ("docs/reading.md", "Read a failure: from the head line to the engine's line."),
-        ("docs/targets.md", "Other releases and checkouts; when a rule changed between them."),
-        ("docs/scheduler.md", "The real scheduler, clients' scripts, streams of events."),
-    ),
-    "I run an engine's CI": (
-        ("docs/engine-ci.md", "One job: what to run, what to keep, what its exit code means."),
-        ("docs/campaigns.md", "Shards, merged reports, hours on many machines."),
-        ("docs/cuda.md", "A GPU host, also one without a network."),
-    ),
-    "I run a server": (("docs/live.md", "A real server at work: its events recorded and judged."),),
-    "I maintain another engine": (
-        ("docs/adopt.md", "Twenty lines of Python, or one pytest test per rule."),
-        ("vectors/README.md", "Vectors for an engine in any language."),
-        ("docs/adapter.md", "A whole adapter: the worker protocol."),
-    ),
-    "I add to the suite": (
-        ("CONTRIBUTING.md", "The loop in seconds, the recipes, what a finding must show."),
-        ("docs/modes.md", "A forward mode of your own."),
-        ("docs/families.md", "Model families: who differs, who is right, how to add one."),
-        ("conformance/data/known/README.md", "Known failures."),
-        ("bench/README.md", "How fast it is, measured."),
-    ),
-    "I want the whole picture": (
-        ("README.md", "Why, what and how, in one screen."),
-        ("ARCHITECTURE.md", "What lies where, and which way imports go."),
-        ("docs/matrix.md", "Rules by SGLang release."),
-        ("docs/matrix-scheduler.md", "Client scripts by SGLang release."),
-        ("docs/matrix-families.md", "Prompt tables by SGLang release."),
-        ("docs/requests.md", "What public requests can do that is not sent, and why."),
-        ("docs/strength.md", "How strong the suite is."),
-        ("CHANGELOG.md", "What changed, and what a version number says."),
-    ),
-}
-"""What a reader is here for -> (file, what it tells)."""
-
-PLACES = {
-    "README.md": "guides/readme.html",
-    "vectors/README.md": "guides/vectors.html",
-    "bench/README.md": "guides/speed.html",
-    "conformance/data/known/README.md": "guides/known-failures.html",
-}
-"""Files whose names alone would not tell them apart."""
+GUIDES = CONTENTS.guides
+"""What a reader is here for -> file -> what it tells."""
 
 
 def place(file: str) -> str:
     """The page of a guide."""
-    return PLACES.get(file) or f"guides/{posixpath.basename(file).removesuffix('.md').lower()}.html"
+    return CONTENTS.places.get(file) or f"guides/{posixpath.basename(file).removesuffix('.md').lower()}.html"
 
 
 def files() -> list[str]:
     """Every guide."""
-    return [file for group in GUIDES.values() for file, _ in group]
+    return [file for group in GUIDES.values() for file in group]
 
 
 class Linked:
@@ -97,8 +54,10 @@ class Linked:
 
 def pages(book: Book, linked: Linked) -> Iterator[Page]:
     """The index by role, then every guide. Files that they link to are left in `linked.copied`."""
-    shown = {file: (title(book, file), says) for group in GUIDES.values() for file, says in group}
-    groups = [(role, [(shown[file][0], place(file), says) for file, says in group]) for role, group in GUIDES.items()]
+    shown = {file: (title(book, file), says) for group in GUIDES.values() for file, says in group.items()}
+    groups = [
+        (role, [(shown[file][0], place(file), says) for file, says in group.items()]) for role, group in GUIDES.items()
+    ]
     yield index(book, "guides", "Guides", "By what you are here for.", [], groups)
     for file, (name, says) in shown.items():
         path = place(file)

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from ropecheck.conformance import figures
 from ropecheck.conformance.book import source
-from ropecheck.conformance.book.contents import Book
+from ropecheck.conformance.book.contents import CONTENTS, Book
 from ropecheck.conformance.book.examples import load, shown
 from ropecheck.conformance.book.formula import formula
 from ropecheck.conformance.book.pages.parts import index, rendered, state
@@ -24,34 +24,15 @@ from ropecheck.conformance.selftest import builder, stream
 from ropecheck.conformance.selftest.mutants import MUTANTS, Mutant
 from ropecheck.spec.rules import Rule
 
-TOPICS = {
-    "table": "The two tables of a forward",
-    "padding": "Wider buffers",
-    "laws": "Laws: two routes to one token",
-    "request": "What a request holds",
-    "session": "Turns of a session",
-    "retraction": "Retraction",
-    "ownership": "Whose state is whose",
-    "freshness": "What is derived must be fresh",
-    "cost": "Copies and waits",
-    "families": "Prompt tables of model families",
-    "rotary": "The reader of the table",
-    "schedule": "Between forwards",
-    "prefix": "The prefix cache",
-    "live": "A server at work",
-}
-"""First word of a rule's id -> what such rules are about."""
-
-
 Fault = Mutant | builder.BuilderSlip | stream.StreamSlip
 
 
 def pages(book: Book) -> Iterator[Page]:
     """The index by topic, then every rule."""
-    topics = dict.fromkeys([*TOPICS, *(rule.topic for rule in book.rules.values())])
+    topics = dict.fromkeys([*CONTENTS.topics, *(rule.topic for rule in book.rules.values())])
     groups = [
         (
-            TOPICS.get(topic, topic),
+            CONTENTS.topics.get(topic, topic),
             [(rule.id, f"rules/{rule.id}.html", rule.must) for rule in book.rules.values() if rule.topic == topic],
         )
         for topic in topics
