@@ -15,7 +15,6 @@ from ropecheck.conformance.judge.outcome import Outcome, Unrun
 from ropecheck.conformance.run.events import Finding, Header, Summary
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.subject import size_of
-from ropecheck.conformance.version import spec_hash, suite_version
 
 SHOWN = 2
 """Cards in full; a screen holds no more. The rest is named in a line each."""
@@ -65,20 +64,8 @@ class AdoptLedger:
 
     def summary(self, findings: Sequence[Finding] = ()) -> Summary:
         """Findings (all by default) as those of a run, for cards."""
-        header = Header(
-            suite=suite_version(),
-            spec=spec_hash(),
-            target="adapter",
-            hello=protocol.unheard("adapter"),
-            device="cpu",
-            seed=0,
-            workers=0,
-            phases=(),
-            shard="1/1",
-            out=Path(),
-            known_folder=Path(),
-            known=(),
-        )
+        hello = protocol.unheard("adapter")
+        header = Header(target="adapter", hello=hello, workers=0, out=Path(), known_folder=Path())
         found = Summary(header=header, right_ran=self.right_ran, right_steps=self.right_steps)
         found.findings.extend(findings or self.failures.values())
         found.sort()

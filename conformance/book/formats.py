@@ -35,8 +35,12 @@ FORMATS = {
         lambda: schema_of(operations.Scenario, "scenario", FORMAT),
         (operations, batch, history),
     ),
-    "report": Format("report.json of a run.", json_file.schema, (json_file, outcome, part, operations, baseline)),
-    "vector": Format("A language-neutral vector.", types.schema, (types, batch)),
+    "report": Format(
+        "report.json of a run.",
+        lambda: schema_of(json_file.Report, "report", json_file.SCHEMA),
+        (json_file, outcome, part, operations, baseline),
+    ),
+    "vector": Format("A language-neutral vector.", lambda: schema_of(types.Vector, "vector", 2), (types, batch)),
     "trace": Format(
         "An event of an engine at work; a trace is one event per line.",
         lambda: schema_of(events.Event, "trace", events.VERSION),

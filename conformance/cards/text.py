@@ -4,7 +4,7 @@ from rich.text import Text
 
 from ropecheck.conformance.cards.card import Card, RequestLine
 from ropecheck.conformance.figures import OperationLine
-from ropecheck.conformance.judge.failure_text import shorter
+from ropecheck.conformance.judge.failure_text import difference_line, shorter
 from ropecheck.conformance.judge.side_by_side import side_by_side
 
 AROUND = 10
@@ -37,11 +37,7 @@ def card_lines(card: Card) -> list[Text]:
         lines.append(Text(f"  the shape: {card.says}.{seen}"))
     first = card.difference
     if first is not None and not (card.expected and card.observed):
-        place = "" if first.column is None else f" column {first.column}"
-        owner = "" if first.request is None else f" of request {first.request}"
-        lines.append(
-            Text(f"  first difference: {first.axis}{place}{owner}: expected {first.expected}, got {first.observed}")
-        )
+        lines.append(difference_line(first))
     lines += [Text("    ").append_text(line) for line in table_lines(card)]
     lines.append(Text(f"  smallest witness: {card.witness_name} ({card.witness}){_place(card)}"))
     if card.prompt:

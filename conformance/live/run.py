@@ -32,7 +32,6 @@ from ropecheck.conformance.targets.registry import Target
 from ropecheck.conformance.trace.check import Checked
 from ropecheck.conformance.trace.folder import streams
 from ropecheck.conformance.trace.verdict import PREFIX
-from ropecheck.conformance.version import spec_hash, suite_version
 
 PATCH = {"qwen2_5_vl": 14, "qwen2_vl": 14, "qwen3_vl": 16, "glm4_1v": 14}
 """Pixels of a patch's side."""
@@ -76,15 +75,10 @@ def run(settings: LiveSettings, listeners: Iterable[Listener]) -> RunSummary:
         if (own := settings.known_folder / "live").is_dir():
             entries += known_list.load(own)
         header = Header(
-            suite=suite_version(),
-            spec=spec_hash(),
             target=settings.target.name,
             hello=hello,
             device=settings.device,
-            seed=0,
-            workers=1,
             phases=("live",),
-            shard="1/1",
             out=out,
             known_folder=settings.known_folder,
             known=known_list.applying(entries, hello.target, hello.version, settings.device),

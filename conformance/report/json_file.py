@@ -3,7 +3,6 @@
 python -m ropecheck.conformance.report.json_file > conformance/data/report.schema.json
 """
 
-import sys
 from pathlib import Path
 from typing import Literal
 
@@ -14,12 +13,9 @@ from ropecheck.conformance.judge.outcome import TableView
 from ropecheck.conformance.report import part
 from ropecheck.conformance.run.events import Event, Finding, RunEnded, Summary
 from ropecheck.conformance.store.files import REPORTS, pretty, write_atomic
-from ropecheck.conformance.store.schema import schema_of
 
 SCHEMA: Literal[5] = 5
 """Raised with every change that a reader could notice."""
-
-SCHEMA_FILE = Path(__file__).parents[1] / "data" / "report.schema.json"
 
 
 class TargetReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -211,12 +207,3 @@ def listener(path: Path, event: Event) -> None:
     if isinstance(event, RunEnded):
         write_atomic(path, pretty(build(event.summary)))
         write_atomic(path.with_name(REPORTS["cards"]), pretty(cards(event.summary)))
-
-
-def schema() -> bytes:
-    """The JSON schema of report.json."""
-    return schema_of(Report, "report", SCHEMA)
-
-
-if __name__ == "__main__":
-    sys.stdout.buffer.write(schema())

@@ -13,15 +13,16 @@ from ropecheck.conformance.known.differences import KnownDifference
 from ropecheck.conformance.known.failures import Check, Known
 from ropecheck.conformance.run.baseline import Baseline
 from ropecheck.conformance.subject import Subject
+from ropecheck.conformance.version import spec_hash, suite_version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
     """What a run is about."""
 
-    suite: str
+    suite: str = field(default_factory=suite_version)
     """Version of this package."""
-    spec: str
+    spec: str = field(default_factory=spec_hash)
     """12 hex digits of the hash of the specification's sources."""
     target: str
     """As it was asked for."""
@@ -32,16 +33,16 @@ class Header:
     """Of a checkout: the folder of the package."""
     base: str = ""
     """What it is compared with; "" for nothing."""
-    device: str
-    seed: int
-    workers: int
-    phases: tuple[str, ...]
-    shard: str
+    device: str = "cpu"
+    seed: int = 0
+    workers: int = 1
+    phases: tuple[str, ...] = ()
+    shard: str = "1/1"
     complete: bool = False
     """Every default phase, whatever the shard."""
     out: Path
     known_folder: Path
-    known: tuple[Known, ...]
+    known: tuple[Known, ...] = ()
     """The entries that apply."""
     differences: tuple[KnownDifference, ...] = ()
     """The known differences of prompt tables that apply."""

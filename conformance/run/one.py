@@ -15,7 +15,6 @@ from ropecheck.conformance.run.tally import Tally
 from ropecheck.conformance.run.trace import Passing, trace, traced_job
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.targets.registry import Target
-from ropecheck.conformance.version import spec_hash, suite_version
 
 
 def asked(
@@ -30,15 +29,9 @@ def asked(
         hello = pool.start()
         entries = known_list.load(known)
         header = Header(
-            suite=suite_version(),
-            spec=spec_hash(),
             target=target.name,
             hello=hello,
             device=device,
-            seed=0,
-            workers=1,
-            phases=(),
-            shard="1/1",
             out=out,
             known_folder=known,
             known=known_list.applying(entries, hello.target, hello.version, device),

@@ -55,7 +55,6 @@ from ropecheck.conformance.store.files import claimed, clear_failures, clear_rep
 from ropecheck.conformance.subject import AnyPlan, CasePlan, ScriptPlan, Subject, plan_of
 from ropecheck.conformance.targets.registry import Target
 from ropecheck.conformance.trace.verdict import judge_script
-from ropecheck.conformance.version import spec_hash, suite_version
 from ropecheck.conformance.versions import released
 from ropecheck.spec.history import OutOfDomain
 
@@ -475,8 +474,6 @@ def run(settings: Settings, listeners: Iterable[Listener], warm: Pool[AnyPlan] |
         except KeyboardInterrupt:
             interrupted = True
         header = Header(
-            suite=suite_version(),
-            spec=spec_hash(),
             target=settings.target.name,
             hello=hello,
             identity=settings.target.identity,

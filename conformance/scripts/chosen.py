@@ -270,8 +270,6 @@ def _actions() -> dict[str, tuple[Action, ...]]:
 
 ENDS_THE_SERVER = ("replace everything", "two turns at once", "two turns of a stream at once", "beams paused")
 """These end 0.5.23's scheduler, however it was started: two ways say it all."""
-BOTH_LOOPS = ("plain", "overlap")
-
 ON = {
     **dict.fromkeys(
         (

@@ -1,13 +1,9 @@
-"""What a vector file holds. The structs are the schema; data/vector.schema.json is written from them:
-
-    python -m ropecheck.conformance.vectors.types > conformance/data/vector.schema.json
+"""What a vector file holds. The structs are the schema (`ropecheck.conformance.book.formats` writes it).
 
 A vector's id is the hash of its *input*, so that a new expected value, name or note never changes the id.
 """
 
 import hashlib
-import sys
-from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -18,7 +14,6 @@ from ropecheck.spec.modes import all_modes
 SCHEMA: Literal["ropecheck.vector/2"] = "ropecheck.vector/2"
 """Raised when a field changes its meaning or a reader of the older schema would misread a file."""
 
-SCHEMA_FILE = Path(__file__).parent.parent / "data" / "vector.schema.json"
 
 FREE = -1
 """Stands in a table where any value will do; no position is negative."""
@@ -267,14 +262,3 @@ def folder_of(value: Input) -> str:
 def folders() -> tuple[str, ...]:
     """Every folder: one per declared forward mode, then one per other kind of input."""
     return (*all_modes(), "padding", "session", "retraction", "prompt_table")
-
-
-def schema() -> bytes:
-    """The JSON schema of a vector file."""
-    from ropecheck.conformance.store.schema import schema_of  # the rest of this file is read by a derivation alone
-
-    return schema_of(Vector, "vector", int(SCHEMA.rpartition("/")[2]))
-
-
-if __name__ == "__main__":
-    sys.stdout.buffer.write(schema())

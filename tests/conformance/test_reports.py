@@ -27,10 +27,6 @@ from tests.conformance.test_known import add
 PASSES, FAILS_A, FAILS_B = scenario(how.OK), scenario(how.FAIL_A), scenario(how.FAIL_B)
 
 
-def test_the_schema_file_is_that_of_the_structs() -> None:
-    assert report_json.SCHEMA_FILE.read_bytes() == report_json.schema(), report_json.__doc__
-
-
 def test_report_json(ropecheck: Run, tmp_path: Path, known_folder: Path) -> None:
     add(known_folder, FAILS_B, signature="B")
     bad = [FAILS_A, scenario(how.OK, how.FAIL_A), scenario(how.KILLED), scenario(how.NOT_OFFERED)]

@@ -73,10 +73,6 @@ def test_files_are_as_the_writer_lays_them_out() -> None:
         assert path.read_bytes() == store.encoded(store.read(path)), path
 
 
-def test_the_schema_file_is_that_of_the_structs() -> None:
-    assert types.SCHEMA_FILE.read_bytes() == types.schema(), types.__doc__
-
-
 def test_derivation_imports_the_specification_only() -> None:
     code = (
         "import sys, ropecheck.conformance.vectors.derive; "

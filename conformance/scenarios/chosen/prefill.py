@@ -103,19 +103,14 @@ def _hits() -> Iterator[Scenario]:
 
 
 def _batches() -> list[Scenario]:
-    names = list(PROMPTS)
+    every = tuple(PROMPTS.values())
     return [
-        scenario(
-            "every prompt in one batch",
-            "Unequal deltas and text in one extend, then one decode.",
-            running(*PROMPTS.values()),
-            decode(tuple(range(len(names)))),
-        ),
-        scenario(
-            "every prompt in one batch, reversed",
-            "The same batch in another order.",
-            running(*reversed(list(PROMPTS.values()))),
-            decode(tuple(range(len(names)))),
+        *(
+            scenario(f"every prompt in one batch{order}", note, running(*prompts), decode(tuple(range(len(prompts)))))
+            for order, note, prompts in (
+                ("", "Unequal deltas and text in one extend, then one decode.", every),
+                (", reversed", "The same batch in another order.", every[::-1]),
+            )
         ),
         scenario(
             "decode beside a neighbour of another delta",

@@ -23,6 +23,11 @@ def retracted(prompt: History, reply: int) -> list[Operation]:
     return [*running(prompt), *replies(0, reply), Retract(0)]
 
 
+def second_retracted(kind: str) -> list[Operation]:
+    """A session whose second turn, of that kind, is retracted when it has emitted three tokens."""
+    return [*went_on(SECOND[kind]), prefill(1), *replies(1, 3), Retract(1)]
+
+
 def scenarios() -> list[Scenario]:
     return list(_all())
 
@@ -86,59 +91,34 @@ def _all() -> Iterator[Scenario]:
         mixed((window(2),), (0, 1)),
         decode((0, 1, 2)),
     )
-    yield scenario(
-        "retract a session's image turn",
-        "The retracted turn has a parent.",
-        went_on(SECOND["image"]),
-        prefill(1),
-        replies(1, 3),
-        Retract(1),
-        answer(1),
-    )
-    yield scenario(
-        "retract a session's text turn",
-        "It shares its parent's media, which must stay as saved.",
-        went_on(SECOND["text"]),
-        prefill(1),
-        replies(1, 3),
-        Retract(1),
-        answer(1),
-    )
+    for kind, note in (
+        ("image", "The retracted turn has a parent."),
+        ("text", "It shares its parent's media, which must stay as saved."),
+    ):
+        yield scenario(f"retract a session's {kind} turn", note, second_retracted(kind), answer(1))
     yield scenario(
         "retract a session's text turn, then branch with an image",
         "The sibling sees the parent as it was saved.",
-        went_on(SECOND["text"]),
-        prefill(1),
-        replies(1, 3),
-        Retract(1),
+        second_retracted("text"),
         prefill(1),
         turn(2, SECOND["image"], 0),
         prefill(2),
         decode((1, 2)),
     )
-    yield scenario(
-        "retract the first turn of a session",
-        "Its table grows; the second turn continues from the same history.",
-        Open(0),
-        Turn(0, 0, FIRST["image"]),
-        prefill(0),
-        replies(0, 3),
-        Retract(0),
-        answer(0),
-        Finish(0),
-        turn(1, SECOND["image"], 0),
-        answer(1),
-    )
-    yield scenario(
-        "retract the first turn of a session, then text",
-        "As before, with a text turn after it.",
-        Open(0),
-        Turn(0, 0, (text(2), WIDE)),
-        prefill(0),
-        replies(0, 3),
-        Retract(0),
-        answer(0),
-        Finish(0),
-        turn(1, (text(3),), 0),
-        answer(1),
-    )
+    for more, note, first, second in (
+        ("", "Its table grows; the second turn continues from the same history.", FIRST["image"], SECOND["image"]),
+        (", then text", "As before, with a text turn after it.", (text(2), WIDE), (text(3),)),
+    ):
+        yield scenario(
+            f"retract the first turn of a session{more}",
+            note,
+            Open(0),
+            Turn(0, 0, first),
+            prefill(0),
+            replies(0, 3),
+            Retract(0),
+            answer(0),
+            Finish(0),
+            turn(1, second, 0),
+            answer(1),
+        )

@@ -40,7 +40,7 @@ def turn(
     return Turn(session, req, prompt, parent, replace, offset, drop_previous_output)
 
 
-def told(req: int, prompt: History, parent: int | None, reply: int, session: int = 0) -> list[Operation]:
+def told(req: int, prompt: History, parent: int | None = None, reply: int = 2, session: int = 0) -> list[Operation]:
     """A turn that has finished with a reply."""
     return [turn(req, prompt, parent, session), prefill(req), *replies(req, reply), Finish(req)]
 
@@ -70,20 +70,12 @@ def _appends() -> Iterator[Scenario]:
                 answer(1),
                 Finish(1),
             )
-    yield scenario(
-        "session, window past the table",
-        "The prefix cache holds the parent's prompt and some of its reply.",
-        went_on((text(4),), reply=4),
-        extend((window(1, hit=12),)),
-        decode((1,)),
-    )
-    yield scenario(
-        "session, window straddles the table end",
-        "The hit ends inside the parent's prompt.",
-        went_on((text(4),), reply=4),
-        extend((window(1, hit=7),)),
-        decode((1,)),
-    )
+    for where, note, hit in (
+        ("past the table", "The prefix cache holds the parent's prompt and some of its reply.", 12),
+        ("straddles the table end", "The hit ends inside the parent's prompt.", 7),
+    ):
+        went = went_on((text(4),), reply=4)
+        yield scenario(f"session, window {where}", note, went, extend((window(1, hit=hit),)), decode((1,)))
     yield scenario(
         "session, chunks across the table end",
         "Chunks before, across and after the end of the table.",

@@ -2,17 +2,13 @@
 
 from ropecheck.conformance.scenario.operations import Abort, Finish, Open, Operation, Scenario, Turn
 from ropecheck.conformance.scenario.words import decode, extend, window
-from ropecheck.conformance.scenarios.chosen.script import CLIP, TALL, WIDE, answer, prefill, replies, scenario
+from ropecheck.conformance.scenarios.chosen import sessions
+from ropecheck.conformance.scenarios.chosen.script import CLIP, WIDE, answer, prefill, replies, scenario
+from ropecheck.conformance.scenarios.chosen.sessions import told
 from ropecheck.spec.history import History, text
 
-IMAGE: History = (text(2), WIDE, text(2))
-SECOND: History = (text(1), TALL, text(1))
+IMAGE, SECOND = sessions.FIRST["image"], sessions.SECOND["image"]
 THIRD: History = (CLIP, text(1))
-
-
-def told(req: int, prompt: History, reply: int = 2) -> list[Operation]:
-    """A whole turn: arrive, prefill, reply, finish."""
-    return [Turn(0, req, prompt), prefill(req), *replies(req, reply), Finish(req)]
 
 
 def streamed(name: str, note: str, *ops: Operation | list[Operation]) -> Scenario:
@@ -21,37 +17,22 @@ def streamed(name: str, note: str, *ops: Operation | list[Operation]) -> Scenari
 
 
 def scenarios() -> list[Scenario]:
+    two_turns = (
+        ("image then image", "The second image turn's delta stays one value.", IMAGE, SECOND),
+        ("text then image", "Padding changes token values but not their number.", (text(3),), SECOND),
+        ("image then text", "The text turn shares the parent's media.", IMAGE, (text(3),)),
+    )
     return [
-        streamed(
-            "streaming, image then image",
-            "The second image turn's delta stays one value.",
-            told(0, IMAGE),
-            Turn(0, 1, SECOND),
-            answer(1),
-            Finish(1),
-        ),
-        streamed(
-            "streaming, text then image",
-            "Padding changes token values but not their number.",
-            told(0, (text(3),)),
-            Turn(0, 1, SECOND),
-            answer(1),
-            Finish(1),
-        ),
-        streamed(
-            "streaming, image then text",
-            "The text turn shares the parent's media.",
-            told(0, IMAGE),
-            Turn(0, 1, (text(3),)),
-            answer(1),
-            Finish(1),
+        *(
+            streamed(f"streaming, {name}", note, told(0, first), Turn(0, 1, second), answer(1), Finish(1))
+            for name, note, first, second in two_turns
         ),
         streamed(
             "streaming, image, text, video, text",
             "Four turns in one growing history.",
-            told(0, IMAGE, 3),
+            told(0, IMAGE, reply=3),
             told(1, (text(2),)),
-            told(2, THIRD, 3),
+            told(2, THIRD, reply=3),
             Turn(0, 3, (text(2),)),
             extend((window(3, hit=22),)),
             decode((3,)),
@@ -101,7 +82,7 @@ def scenarios() -> list[Scenario]:
         streamed(
             "streaming, window past the table",
             "The hit covers the parent's prompt and reply.",
-            told(0, IMAGE, 4),
+            told(0, IMAGE, reply=4),
             Turn(0, 1, (text(4),)),
             extend((window(1, 2, hit=11),)),
             answer(1),
