@@ -16,37 +16,27 @@ def joined(parts: Iterable[Covers]) -> tuple[Covers, ...]:
     for one in parts:
         key = (one.phases, one.bound or "", one.complete, one.seeds, one.of)
         # A seed's shards are joined first; "1" of 1 stands alone, so that a second one is seen as a duplicate.
-        shards[key] = _shards(shards[key], one) if key in shards else one
+        shards[key] = _with(shards[key], one, "shards") if key in shards else one
     wholes: dict[tuple[object, ...], Covers] = {}
     for one in map(_closed, shards.values()):
         key = (one.phases, one.bound or "", one.complete, "" if one.whole else one.seeds, one.of)
-        wholes[key] = _seeds(wholes[key], one) if key in wholes else one
+        wholes[key] = _with(wholes[key], one, "seeds") if key in wholes else one
     return tuple(wholes[key] for key in sorted(wholes, key=repr))
 
 
-def _shards(one: Covers, other: Covers) -> Covers:
+def _with(one: Covers, other: Covers, what: str) -> Covers:
+    """Both together. what: of which they have different ones, "seeds" or "shards"."""
     try:
-        shards = ranges.united(one.shards, other.shards)
+        both = ranges.united(getattr(one, what), getattr(other, what))
     except ValueError as error:
-        raise UsageError(f"the same scenarios twice: {described(other)}: shard {error}") from error
-    return msgspec.structs.replace(one, shards=shards, certificate=_agreed(one, other))
+        raise UsageError(f"the same scenarios twice: {described(other)}: {what[:-1]} {error}") from error
+    certificate = one.certificate if one.certificate == other.certificate else None
+    return msgspec.structs.replace(one, **{what: both}, certificate=certificate)
 
 
 def _closed(one: Covers) -> Covers:
     """All shards of a seed are that seed."""
     return msgspec.structs.replace(one, shards="1", of=1) if ranges.size(one.shards) == one.of else one
-
-
-def _seeds(one: Covers, other: Covers) -> Covers:
-    try:
-        seeds = ranges.united(one.seeds, other.seeds)
-    except ValueError as error:
-        raise UsageError(f"the same scenarios twice: {described(other)}: seed {error}") from error
-    return msgspec.structs.replace(one, seeds=seeds, certificate=_agreed(one, other))
-
-
-def _agreed(one: Covers, other: Covers) -> str | None:
-    return one.certificate if one.certificate == other.certificate else None
 
 
 def described(one: Covers) -> str:

@@ -14,11 +14,12 @@ from ropecheck.conformance.judge.outcome import Difference, Outcome
 from ropecheck.conformance.judge.tally import ScenarioTally
 from ropecheck.conformance.routes.kinds import KINDS
 from ropecheck.reference.prompt_tables import prompt_table
+from ropecheck.reference.timeline import laid
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.families.glm_image import written_history
 from ropecheck.spec.families.prompt import Prompt
 from ropecheck.spec.families.rules import ExpandedPrompt
-from ropecheck.spec.history import History, OutOfDomain, Run, run_length
+from ropecheck.spec.history import History, OutOfDomain, Run
 from ropecheck.spec.prefix import Hit
 
 
@@ -52,7 +53,7 @@ def counted_on(result: protocol.PromptTables) -> bool:
 
 def _pair(tally: ScenarioTally, case: Case, hit: int) -> None:
     """Of two requests: how much the second may use of what the first has cached. Their tables are judged elsewhere."""
-    first, second = (prompt_table(FAMILIES[case.family], laid.history).T.tolist() for laid in case.laid)
+    first, second = (prompt_table(FAMILIES[case.family], one.history).T.tolist() for one in case.laid)
     for rule, found in ask(tally, case.mode, Hit(own=second, other=first, tokens=hit)):
         difference = Difference(found.axis, found.at, 1, found.expected, found.observed)
         tally.fail(of_builders.failure(case, rule.id, found.shape, found.message, difference))
@@ -60,16 +61,16 @@ def _pair(tally: ScenarioTally, case: Case, hit: int) -> None:
 
 def expanded(case: Case, kinds: tuple[int, ...]) -> ExpandedPrompt:
     """The engine's prompt with the client's items."""
-    (laid,) = case.laid
-    pictures = len(laid.image_grids) - len(laid.targets)
+    (sent,) = case.laid
+    pictures = len(sent.image_grids) - len(sent.targets)
     prompt = Prompt(
         kinds=tuple(KINDS[kind] for kind in kinds),
-        image_grids=laid.image_grids[:pictures],
-        video_grids=laid.video_grids,
-        seconds_per_grid=laid.seconds if laid.video_grids else None,
-        audio_tokens=tuple(run.tokens for run in laid.history if run.kind == "audio"),
+        image_grids=sent.image_grids[:pictures],
+        video_grids=sent.video_grids,
+        seconds_per_grid=sent.seconds if sent.video_grids else None,
+        audio_tokens=tuple(run.tokens for run in sent.history if run.kind == "audio"),
     )
-    return ExpandedPrompt(family=FAMILIES[case.family], sent=laid.history, prompt=prompt)
+    return ExpandedPrompt(family=FAMILIES[case.family], sent=sent.history, prompt=prompt)
 
 
 def _table(tally: ScenarioTally, case: Case, history: History, result: protocol.PromptTables) -> None:
@@ -91,21 +92,15 @@ def _table(tally: ScenarioTally, case: Case, history: History, result: protocol.
 
 def placed(case: Case, history: History, tokens: int) -> Laid:
     """The layout that the engine made."""
-    spans = []
-    at = 0
-    for run in history:
-        size = run_length(FAMILIES[case.family], run)
-        if not run.is_text:
-            spans.append((at, at + size))
-        at += size
+    spans = tuple((start, stop) for run, start, stop in laid(case.family, history) if not run.is_text)
     ids = (0,) * tokens
-    return msgspec.structs.replace(case.laid[0], history=history, ids=ids, kinds=ids, media=tuple(spans))
+    return msgspec.structs.replace(case.laid[0], history=history, ids=ids, kinds=ids, media=spans)
 
 
-def with_laid(case: Case, laid: Laid) -> Case:
+def with_laid(case: Case, other: Laid) -> Case:
     """The same case, laid out in another way."""
     routed = msgspec.structs.replace(case)
-    vars(routed)["laid"] = (laid,)
+    vars(routed)["laid"] = (other,)
     return routed
 
 

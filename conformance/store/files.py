@@ -168,9 +168,9 @@ def read_any(path: Path) -> AnyStored:
         raise UsageError(f"{path}: a scenario is a JSON object, not {type(raw).__name__}")
     form = next((one for one in _FORMS if one.name in raw or one.mark in raw), _FORMS[-1])
     bare = form.name not in raw
-    body = form.upgraded(raw if bare else raw[form.name])
     run = {"target": "", "version": "", "device": ""} if bare else raw
     try:
+        body = form.upgraded(raw if bare else raw[form.name])
         stored = msgspec.convert({**run, form.name: body}, form.stored)
         _refuse_unknown_fields(body, subject_of(stored), f"$.{form.name}")
         form.refuse(subject_of(stored))
