@@ -86,6 +86,11 @@ def has_rows(mode: Mode) -> bool:
     return mode.reads != NOBODY
 
 
+def indexed(mode: Mode) -> bool:
+    """The engine makes the 1-D table of its requests, unless it is set by hand."""
+    return has_rows(mode) and (mode.prepared or not mode.given_indices)
+
+
 def three_rows(mode: Mode) -> bool:
     """Its requests have columns of three rows."""
     return mode.three_rows and has_rows(mode)
@@ -335,7 +340,7 @@ FAULTS = (
     Fault("every token one late", ("table.index", *COLUMNS), has_rows, _tables(_off_by_one)),
     Fault("the last request's columns one late", COLUMNS, three_rows, _tables(_last_row_off_by_one)),
     Fault("requests in the opposite order", ("table.index", *COLUMNS), has_rows, _tables(_swapped)),
-    Fault("indices of the first request", ("table.index",), has_rows, _tables(_index_of_the_first)),
+    Fault("indices of the first request", ("table.index",), indexed, _tables(_index_of_the_first)),
     Fault("the delta of the request before", COLUMNS, media, _tables(_of_neighbour)),
     Fault("positive deltas are lost", ("table.past_table",), media, _tables(_lost(1))),
     Fault("negative deltas are lost", ("table.past_table",), media, _tables(_lost(-1))),
