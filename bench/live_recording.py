@@ -1,6 +1,6 @@
 """What recording and monitoring cost a server: one of a toy model, the same load again and again, with each in turn.
 
-    .venv/bin/python -m bench.live_recording [--target T] [--device cpu|cuda] [--via http|engine] [--rounds 40]
+    .venv/bin/python -m bench.live_recording [--target T] [--device cpu|cuda] [--via http|engine] [--rounds 100]
 
 A toy's forward is the worst case: a millisecond or two, nearly all of it overhead. One process is measured, because
 two of the same kind differ by more than a recorder costs; the scheduler takes the time itself (`bench.switch`), from a
@@ -18,7 +18,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from bench.switch.recorders import FILE, VARIABLE
+from bench.switch.recorders import APART, FILE, VARIABLE
 from ropecheck import record
 from ropecheck.conformance.cli import targets as provisioned
 from ropecheck.conformance.cli.options import target_for
@@ -63,9 +63,9 @@ def main() -> None:
     parser.add_argument("--target", default="sglang")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--via", default="http")
-    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--tokens", type=int, default=200)
+    parser.add_argument("--tokens", type=int, default=100)
     parser.add_argument("--out", type=Path, default=Path(".ropecheck/bench-live"))
     given = parser.parse_args()
     target = target_for(given.target, given.device)
@@ -83,6 +83,8 @@ def main() -> None:
         mode="off",
     )
     (folder / FILE).unlink(missing_ok=True)
+    if len(cores := sorted(os.sched_getaffinity(0))) >= APART:
+        os.sched_setaffinity(0, cores[: -APART // 2])  # the scheduler has the others
     server = LiveServer(start)
     server.link.logprobs = False
     try:

@@ -21,6 +21,8 @@ from ropecheck import record
 from ropecheck.adapters.sglang.recorder import hook
 
 FILE, VARIABLE = "waves.jsonl", "BENCH_FOLDER"
+APART = 8
+"""Cores that a machine must have for the scheduler to get half as many for itself."""
 
 
 def start() -> None:
@@ -48,6 +50,9 @@ def imported(module: ModuleType) -> None:
         inner(self, *args, **kwargs)
         monitor = watch._active[0]
         log = watch.Recorder(self, record._open(opened[0]))
+        cores = os.cpu_count() or 1
+        for task in Path("/proc/self/task").glob("*") if cores >= APART else ():
+            os.sched_setaffinity(int(task.name), range(cores - APART // 2, cores))
         waves.append(Waves(watch._active, {"off": [], "log": [log], "monitor": [monitor]}, folder / FILE))
 
     def arrives(inner: Callable[..., Any], self: Any, message: Any, *args: Any) -> Any:

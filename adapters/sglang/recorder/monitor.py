@@ -24,9 +24,11 @@ from ropecheck.adapters import events
 from ropecheck.adapters.recording import Pending
 from ropecheck.adapters.sglang.recorder.watch import Sink
 
-TOGETHER = 16
+EVERY = 8
+"""Of decodes and verifies every so many are looked at; the others cost one comparison. All others always."""
+TOGETHER = 8
 """Forwards of one batch that are compared at once: each leaves its differences, the last gives the verdict."""
-NEWS = 64
+NEWS = 16
 """Looks between two copies of the flag."""
 
 
@@ -45,11 +47,15 @@ class Monitor(Sink):
         place: Callable[[str], Any],
         file: Path,
         say: Callable[[str], None],
+        every: int = EVERY,
     ) -> None:
         self._feed, self._place, self._file, self._say = feed, place, file, say
+        self._every = every
         self.counts: dict[str, int] = {}
         """Mode -> forwards looked at."""
-        self._seen = 0
+        self._seen = self._steps = 0
+        """Forwards, and those of them that may be passed over."""
+        self._looks = 0
         self._flag: Any = None
         self._host: Any = None
         self._event: Any = None
@@ -74,6 +80,16 @@ class Monitor(Sink):
                 self._forget()  # a name may come again
         return None
 
+    def passes(self, batch: Any) -> bool:
+        """Whether a forward is not looked at."""
+        if batch.forward_mode.name not in ("DECODE", "TARGET_VERIFY"):
+            return False
+        self._steps += 1
+        if self._steps % self._every == 0:
+            return False
+        self._seen += 1
+        return True
+
     def look(self, mode: str, batch: Any, positions: Any, rows: Any) -> None:
         """Compare one forward. positions: int64 [T]; rows: int64 [3, T] or None, on the model's device."""
         self._seen += 1
@@ -94,7 +110,8 @@ class Monitor(Sink):
             if self._waiting == TOGETHER:
                 self._settle()
         self.counts[mode] = self.counts.get(mode, 0) + 1
-        if self._seen % NEWS == 0:
+        self._looks += 1
+        if self._looks % NEWS == 0:
             self._news()
 
     def _meet(self, reqs: Sequence[str], positions: Any, rows: Any) -> bool:

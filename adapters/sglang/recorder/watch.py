@@ -36,6 +36,10 @@ class Sink:
         """One forward of the target's network."""
         raise NotImplementedError
 
+    def passes(self, batch: Any) -> bool:
+        """Whether it does without a forward that is about to begin."""
+        return False
+
     def put(self, entry: events.Event | Pending) -> object:
         """Take an event."""
         raise NotImplementedError
@@ -161,8 +165,6 @@ class Recorder:
 
     def ran(self, result: Any) -> None:
         """It was launched: its forwards' answers come with its result."""
-        if self.sink.looks:
-            return
         ids = getattr(result, "next_token_ids", None)
         on_device = ids is not None and hasattr(ids, "device") and ids.device.type != "cpu"
         self._open.append((result, self._runs, tables.HostCopies(ids=ids) if on_device else None))
@@ -170,8 +172,6 @@ class Recorder:
 
     def processed(self, result: Any) -> None:
         """The engine is about to read a result: its forwards are complete, and so are those of earlier ones."""
-        if self.sink.looks:
-            return
         if (done := getattr(result, "copy_done", None)) is not None:
             done.synchronize()  # which the engine does next
         for at, (one, forwards, copied) in enumerate(self._open):
@@ -276,7 +276,7 @@ def install(scheduler_module: Any, open_sink: Open) -> None:
     _note(scheduler, "flush_cache", lambda r, *_: r.put(events.Control(what="flush")))
     _note(sender, "send_output", lambda r, output, *_: [r.put(event) for event in outputs.told(output)])
     _note(request, "reset_for_retract", lambda r, req: r.put(events.Retracted(req=req.rid)), itself=True)
-    _note(scheduler, "process_batch_result", lambda r, _, result, *__: r.processed(result))
+    _wrap(scheduler, "process_batch_result", _processed)
     _note(scheduler, "on_idle", lambda r: r.idle(), after=True)
     _wrap(scheduler, "run_batch", _run_batch)
     _wrap(scheduler, "run_event_loop", _loop)
@@ -284,7 +284,7 @@ def install(scheduler_module: Any, open_sink: Open) -> None:
 
 
 def _run_batch(inner: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-    if not _active:
+    if not _active or _active[0].sink.looks:  # who looks needs no answers
         return inner(self, *args, **kwargs)
     recorder = _active[0]
     recorder.begin()
@@ -294,9 +294,21 @@ def _run_batch(inner: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
     return result
 
 
+def _processed(inner: Any, self: Any, batch: Any, result: Any, *args: Any, **kwargs: Any) -> Any:
+    if _active and not _active[0].sink.looks:
+        with GUARDED:
+            _active[0].processed(result)
+    return inner(self, batch, result, *args, **kwargs)
+
+
 def _forward(inner: Any, self: Any, forward_batch: Any, *args: Any, **kwargs: Any) -> Any:
     recorder = _active[0] if _active else None
-    if recorder is None or not forward_batch.rids or not recorder.enter(self, forward_batch):
+    if (
+        recorder is None
+        or not forward_batch.rids
+        or recorder.sink.passes(forward_batch)
+        or not recorder.enter(self, forward_batch)
+    ):
         return inner(self, forward_batch, *args, **kwargs)
     try:
         result = inner(self, forward_batch, *args, **kwargs)
