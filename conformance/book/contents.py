@@ -21,7 +21,7 @@ from ropecheck.conformance.selftest.history_score import PastBug
 from ropecheck.conformance.selftest.history_score import load as past_bugs
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.modes import all_modes
-from ropecheck.spec.modes.declaration import Mode
+from ropecheck.spec.modes.declaration import DECLARED, Mode
 from ropecheck.spec.rules import Rule, all_rules
 
 BASELINES = Path(__file__).resolve().parents[1] / "data" / "baseline"
@@ -46,13 +46,19 @@ def slug(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip("-").lower()
 
 
+def modes_with_pages() -> dict[str, Mode]:
+    """Every mode that a batch is built in, those that servers alone make included."""
+    batches = all_modes()
+    return dict(sorted({**batches, **{name: mode for name, mode in DECLARED.items() if mode.served}}.items()))
+
+
 @dataclass(frozen=True)
 class Book:
     """Everything. root: the checkout whose guides are read."""
 
     root: Path
     rules: Mapping[str, Rule] = field(default_factory=all_rules)
-    modes: Mapping[str, Mode] = field(default_factory=all_modes)
+    modes: Mapping[str, Mode] = field(default_factory=modes_with_pages)
     known: tuple[Known, ...] = field(default_factory=failures.load)
     differences: tuple[KnownDifference, ...] = field(default_factory=differences.load)
     bugs: tuple[PastBug, ...] = field(default_factory=past_bugs)

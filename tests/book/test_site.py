@@ -47,7 +47,7 @@ def test_a_link_that_leads_nowhere_is_told(tmp_path: Path) -> None:
 
 def test_everything_has_a_page(site: Site) -> None:
     paths = {page.path for page in site[1].pages}
-    assert {f"modes/{mode}.html" for mode in all_modes()} <= paths
+    assert {f"modes/{mode}.html" for mode in (*all_modes(), "draft_block", "draft_context")} <= paths
     assert {f"rules/{rule}.html" for rule in all_rules()} <= paths
     assert {f"families/{family}.html" for family in FAMILIES} <= paths
     assert {Book.finding(known) for known in failures.load()} <= paths
