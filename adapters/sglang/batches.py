@@ -17,6 +17,7 @@ Faked: input token ids and KV slots are zeros (no table depends on them).
 from __future__ import annotations
 
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -29,6 +30,8 @@ from ropecheck.adapters.sglang.wire import between_others
 
 FAKED = ("ScheduleBatch.input_ids, out_cache_loc: zeros; req_pool_indices: zeros",)
 
+CLAMP = "sglang.kernels.ops.attention.clamp_position"
+"""The kernel that makes a decode's 1-D table on a GPU."""
 EXTENDING = {"extend": "EXTEND", "split_prefill": "SPLIT_PREFILL", "mixed": "MIXED", "dllm_extend": "DLLM_EXTEND"}
 MEMBERS = {
     **EXTENDING,
@@ -106,6 +109,8 @@ def schedule_batch(state: JobState, forward: BuildForward, device: str | None = 
     # The CPU copy is a tensor of its own: an engine that wrote into one must not be seen to write into both.
     batch.seq_lens = on_host.clone() if device == "cpu" else on_host.to(device)
     if forward.strided:
+        if forward.mode == "decode" and device == "cuda" and find_spec(CLAMP):
+            raise Absent(f"{CLAMP} says that it takes no lengths with others between them; no scheduler gives it any")
         batch.seq_lens = between_others(batch.seq_lens)
     if forward.lagging:
         on_host = on_host - 1

@@ -19,6 +19,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from ropecheck.adapters.sglang.serve import RENAMED
+
 PATIENCE = 600.0
 
 
@@ -110,10 +112,6 @@ class EngineServer(ThreadingHTTPServer):
 
     request_queue_size = 128
     daemon_threads = True
-
-
-RENAMED = {"cuda_graph_max_bs": "cuda_graph_max_bs_decode"}
-"""Arguments of the command line that later releases know by another name."""
 
 
 def renamed(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -55,6 +55,9 @@ ENVIRONMENT: dict[str, dict[str, str]] = {
     "cpu": {"CUDA_VISIBLE_DEVICES": "", "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"},
     "cuda": {"ROPECHECK_NATIVE": "1"},
 }
+RENAMED = {"cuda_graph_max_bs": "cuda_graph_max_bs_decode"}
+"""Arguments that later releases know by another name: the class from 0.5.14 on, the command line by that alone from
+0.5.20 on."""
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "SGLANG_DISABLE_TP_MEMORY_INBALANCE_CHECK": "1"}
 
 
@@ -96,6 +99,8 @@ def main() -> None:
         command = ["-m", "ropecheck.adapters.sglang.engine_server", str(given.port), json.dumps(arguments)]
     else:
         arguments |= {"host": "127.0.0.1", "port": given.port}
+        if Version(version("sglang")) >= Version("0.5.20"):
+            arguments = {RENAMED.get(name, name): value for name, value in arguments.items()}
         command = ["-m", "sglang.launch_server", *options(arguments)]
     os.execv(sys.executable, [sys.executable, *command])
 

@@ -97,7 +97,7 @@ class Recorder:
 
     def enter(self, runner: Any, batch: Any) -> bool:
         """A runner's forward begins; False inside of another one, and for a draft whose model reads no three rows."""
-        if self._mode or (runner.is_draft_worker and not getattr(runner, "model_is_mrope", True)):
+        if self._mode or (runner.is_draft_worker and not three_rows(runner)):
             return False
         self._mode, self._seen, self._batch = batch.forward_mode.name, None, batch  # mixed ones are relabelled inside
         self._looked = False
@@ -246,6 +246,12 @@ def _buffer(graph: Any, name: str) -> Any:
     if registry is not None and registry.has_slot(name):
         return registry.get_slot(name).buffer
     return getattr(getattr(graph, "buffers", None), name, None)
+
+
+def three_rows(runner: Any) -> bool:
+    """Whether a runner's model reads three rows; by release the runner knows, or its model's configuration."""
+    knows = runner if hasattr(runner, "model_is_mrope") else getattr(runner, "model_config", None)
+    return bool(getattr(knows, "model_is_mrope", True))
 
 
 # ---------------------------------------------------------------- the engine's classes
