@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export VENV
 
-.PHONY: run test fast coverage docs setup clean
+.PHONY: run test fast coverage nightly docs setup clean
 
 run: setup
 	$(BIN)/ropecheck run
@@ -30,6 +30,10 @@ coverage: setup
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --sort=cover
 	$(BIN)/coverage html --quiet --directory .ropecheck/coverage/html
+
+# What takes hours; PARTS="mended fuzz" runs some of it, and .ci/nightly says what there is.
+nightly:
+	.ci/nightly $(PARTS)
 
 docs: setup
 	$(BIN)/ropecheck docs build

@@ -50,7 +50,7 @@ def turn(state: JobState, step: TurnStep) -> None:
         engine.SessionParams,
         id=f"s{step.session}",
         rid=None if step.parent is None else rid(step.parent),
-        offset=step.offset,
+        offset=step.offset or None,  # 0: the scenario gives none
         replace=step.replace,
         drop_previous_output=step.drop_previous_output,
     )

@@ -165,12 +165,17 @@ def fuzz(
     guided: Annotated[
         bool, typer.Option("--guided", help="Follow scenarios that reach something new, until the time is up.")
     ] = False,
+    scripts: Annotated[
+        bool, typer.Option("--scripts", help="Clients' scripts for the engine's real scheduler, not scenarios.")
+    ] = False,
     corpus: CorpusOption = None,
     cover: CoverOption = False,
 ) -> int:
     """Search at random until the time is up or something new fails; its smallest witness is stored for `replay`.
     --seeds: draw these, and go on after new failures. --guided: go on as well, and keep in --corpus what reaches
     something new."""
+    if guided and scripts:
+        raise UsageError("fuzz: --guided follows scenarios, not --scripts")
     seed = seed if seed >= 0 else int(time.time()) % 1_000_000
     chosen = target_for(target, device)
     settings = Settings(
@@ -178,7 +183,7 @@ def fuzz(
         device=device,
         workers=workers_for(workers),
         out=out,
-        phases=phases.select(["guided" if guided else "fuzz"], chosen),
+        phases=phases.select(["guided" if guided else "fuzz-scripts" if scripts else "fuzz"], chosen),
         options=Options(seed=seed, max_time=limit_for(max_time, "--max-time"), seeds=seeds or None, corpus=corpus),
         cover=cover,
         limits=RunLimits(scenario=limit_for(time_limit)),

@@ -1,6 +1,6 @@
 """Verbs about many engine versions: target add, list and remove; matrix; bisect; score --history."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +8,7 @@ import msgspec
 import typer
 from rich.text import Text
 
-from ropecheck.conformance.cli.options import console, say, workers_for
+from ropecheck.conformance.cli.options import console, say, shard_for, workers_for
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.matrix import bisect as bisection
 from ropecheck.conformance.matrix import matrix
@@ -196,6 +196,7 @@ def score(
     ] = False,
     target: Annotated[str, typer.Option("--target", help="With --engine: the engine.")] = "sglang",
     most: Annotated[int | None, typer.Option("--most", help="With --engine: at most so many faults.")] = None,
+    shard: Annotated[str, typer.Option("--shard", help="With --engine: i/n, the i-th of n parts.")] = "1/1",
     out: Annotated[Path, typer.Option("--out", help="Folder: --mutants goes on from there, --engine logs.")] = Path(
         ".ropecheck"
     ),
@@ -214,7 +215,7 @@ def score(
     if history + mutants + engine != 1:
         raise UsageError("score: say on what, with --history, --mutants or --engine")
     if engine:
-        return score_engine(target, out, seed, most, bound, json)
+        return score_engine(engine_score.score(target, out, seed, most, bound, shard_for(shard)), bound, json)
     if mutants:
         return score_mutants(out)
     bugs = [one for one in history_score.load() if (one.seed or not seeds) and (not bug or one.id in bug)]
@@ -262,10 +263,10 @@ def score_mutants(out: Path) -> int:
     return result.exit_code
 
 
-def score_engine(target: str, out: Path, seed: int, most: int | None, bound: str | None, json: Path | None) -> int:
+def score_engine(scored: Iterable[engine_score.ScoredEdit], bound: str | None, json: Path | None) -> int:
     """Edits of the engine's own source: what each is caught by, and which are not."""
     found = []
-    for one in engine_score.score(target, out, seed, most, bound):
+    for one in scored:
         found.append(one)
         say(engine_score.line(one))
     say(*(engine_score.by_phase(found) if bound is not None else ()), engine_score.summary(found))

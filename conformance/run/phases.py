@@ -222,6 +222,11 @@ def _scheduler(driver: Driver) -> None:
     driver.check_all(scripts, total=len(scripts))
 
 
+SCRIPTS_A_SEED = 20
+SEEDS_AT_ONCE = 10
+"""Of `fuzz --scripts`."""
+
+
 def _fuzz(driver: Driver) -> None:
     """Both generators in turn, seed after seed: as many as asked for, or until the time is up or something new is
     found."""
@@ -238,6 +243,21 @@ def _fuzz(driver: Driver) -> None:
                 yield scenario
 
     driver.check_all(drawn())
+
+
+def _fuzz_scripts(driver: Driver) -> None:
+    """Clients' scripts likewise, ten seeds at a time: each server of theirs starts once for all ten."""
+    from ropecheck.conformance.scripts.draws import random_scripts
+
+    options = driver.options
+    deadline = time.monotonic() + options.max_time
+    seeds = itertools.islice(itertools.count(options.seed), options.seeds)
+    while block := list(itertools.islice(seeds, SEEDS_AT_ONCE)):
+        if options.seeds is None and (driver.found_new or time.monotonic() > deadline):
+            return
+        driver.check_all(
+            by_server(itertools.chain.from_iterable(random_scripts(seed, SCRIPTS_A_SEED) for seed in block))
+        )
 
 
 def _corpus(driver: Driver) -> None:
@@ -320,6 +340,16 @@ register(Phase(name="pairs", summary="far values in every mode, every pair of tw
 register(Phase(name="corpus", summary="scenarios that were kept", drive=_corpus, default=False, accepts=_has_corpus))
 register(Phase(name="guided", summary="random scenarios that follow what they reach", drive=_guided, default=False))
 register(Phase(name="fuzz", summary="random scenarios until the time is up", drive=_fuzz, default=False))
+register(
+    Phase(
+        name="fuzz-scripts",
+        summary="random scripts of clients until the time is up",
+        drive=_fuzz_scripts,
+        default=False,
+        devices=("cpu",),
+        needs="scheduler",
+    )
+)
 
 
 def all_phases() -> dict[str, Phase]:

@@ -202,9 +202,15 @@ def _declined(outcome: Outcome) -> set[str]:
 
 
 def score(
-    target: str, out: Path, seed: int = 0, most: int | None = None, bound: str | None = None
+    target: str,
+    out: Path,
+    seed: int = 0,
+    most: int | None = None,
+    bound: str | None = None,
+    shard: tuple[int, int] = (1, 1),
 ) -> Iterator[ScoredEdit]:
-    """Every fault of the list, one after the other; with a bound, those that are faults, asked of every phase.
+    """Every fault of the i-th of n parts of the list, one after the other; with a bound, those that are faults, asked
+    of every phase.
 
     Raises GaveUp when the worker does not start."""
     faults = load()
@@ -213,7 +219,7 @@ def score(
         with StartedWorker(find(target, "cpu"), "cpu", out / "engine-score.log") as asked:
             scorer = Scorer(asked, bound)
             drawn = draw(scorer.offers(faults), seed)
-            for fault in drawn[:most]:
+            for fault in drawn[shard[0] - 1 : most : shard[1]]:
                 reason = argued.get((fault.function, fault.edit, fault.nth), "")
                 if not reason or bound is None:
                     yield scorer.score(fault, reason)

@@ -64,6 +64,8 @@ class PastBug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     witness: str = ""
     """Name of a chosen scenario or prompt-table case, or of a file in `data/history`."""
     shows: WitnessShown | None = None
+    beside: tuple[str, ...] = ()
+    """Bugs that the right release still has, by their ids: what the witness shows of them there is theirs."""
     why: str = ""
     """How the wrong table came about, and what follows instead: for readers who have not seen the change."""
     missed: str = ""
@@ -103,6 +105,8 @@ def load(path: Path = FILE) -> tuple[PastBug, ...]:
         if not bug.missed and not all(needed):
             what = "rule, mode, signature, wrong, witness and shows"
             raise UsageError(f"{path}: bug {bug.id}: {what} are needed, or missed says why")
+        if unknown := set(bug.beside) - {one.id for one in bugs}:
+            raise UsageError(f"{path}: bug {bug.id}: beside: no bug {', '.join(sorted(unknown))}")
         for field in ("wrong", "right", "since"):
             value = getattr(bug, field)
             if value and not is_version(value):
@@ -180,7 +184,8 @@ def judge(bug: PastBug, seen: Mapping[str, Seen]) -> Judged:
     if not bug.right:
         return Judged(bug, "caught", f"fails on {bug.wrong}; no release is right yet")
     after = shown[bug.right]
-    if after.failures:
+    theirs = {one.key for one in load() if one.id in bug.beside} - {bug.key}
+    if any(failure.key not in theirs for failure in after.failures):
         return Judged(bug, "missed", f"{bug.right} is not right: {described(after, ())}")
     if not after.checked.get(bug.rule):
         return Judged(bug, "missed", f"{bug.right} never reaches {bug.rule}: {described(after, ())}")

@@ -49,3 +49,17 @@ def test_the_cluster_recipes_are_well_formed() -> None:
     job = yaml.safe_load((CI / "kubernetes.yaml").read_text())
     assert job["kind"] == "RayJob"
     subprocess.run(["bash", "-n", str(CI / "slurm.sh")], check=True)
+
+
+def test_the_nightly_job_has_every_part() -> None:
+    root = CI.parents[1]
+    nightly = (root / ".ci" / "nightly").read_text()
+    default = re.search(r"\{\*:-([a-z ]+)\}", nightly)
+    assert default is not None
+    parts = default[1].split()
+    assert re.findall(r"^#   (\w+) ", nightly, re.M) and set(re.findall(r"^(\w+)\(\) \{", nightly, re.M)) == set(parts)
+    matrix = yaml.safe_load((root / ".github" / "workflows" / "nightly.yml").read_text())["jobs"]["part"]["strategy"][
+        "matrix"
+    ]
+    assert {*matrix["part"], *(one["part"] for one in matrix["include"])} == set(parts)
+    subprocess.run(["bash", "-n", str(root / ".ci" / "nightly")], check=True)

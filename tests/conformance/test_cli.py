@@ -70,6 +70,8 @@ def test_exit_codes_of_a_run(scenarios: list[Scenario], code: int, ropecheck: Ru
         (["replay"], "ID|FILE"),
         (["replay", "/nonexistent/x.json"], "/nonexistent/x.json: No such file"),
         (["doctor", "--target", "nope"], "unknown target"),
+        (["fuzz", "--guided", "--scripts"], "--guided follows scenarios"),
+        (["score", "--engine", "--shard", "3/2"], "--shard '3/2'"),
         (["known", "check", "--target", "nope"], "unknown target"),
     ],
 )

@@ -60,6 +60,15 @@ def test_a_bug_is_caught_between_its_versions() -> None:
     assert judged(failing(), PASSING) == ("caught", "fails on 0.5.13.post1, right on 0.5.14")
 
 
+def test_what_another_bug_still_shows_on_the_right_release_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = msgspec.structs.replace(BUG, id="another", signature="off by one")
+    monkeypatch.setattr(history_score, "load", lambda: (BUG, other))
+    after = failing(signature="off by one")
+    assert judged(failing(), after)[0] == "missed"
+    assert judged(failing(), after, beside=("another",))[0] == "caught"
+    assert judged(failing(), failing(), beside=("another", BUG.id))[0] == "missed"
+
+
 @pytest.mark.parametrize(
     ("wrong", "right", "state", "why"),
     [
