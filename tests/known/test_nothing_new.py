@@ -1,13 +1,15 @@
-"""Seeds of `fuzz` that once ended with a false alarm: tables behind a stale one, neighbours of a request that never came
-to be."""
+"""Nothing is new where nothing is planted: in seeds of `fuzz` that once ended with a false alarm (tables behind a
+stale one, requests that never were), and with any known bug mended in memory."""
 
 from __future__ import annotations
 
 import pytest
 
+from ropecheck.adapters.sglang.mends import MENDS
 from ropecheck.conformance.known.failures import entries_for
 from ropecheck.conformance.known.model import predicted
 from ropecheck.conformance.plan.planner import plan
+from ropecheck.conformance.scenarios.chosen import chosen
 from ropecheck.conformance.scenarios.random import random_scenarios, stateful_scenarios
 from tests.adapters_sglang.support import Worker
 from tests.known.test_causes import BUGS, ENTRIES, failures_of
@@ -25,3 +27,13 @@ def test_nothing_that_a_seed_draws_is_new(seed: int, planted_worker: Worker) -> 
         if failures:
             assert None not in entries_for(failures, ENTRIES, predicted(planned, BUGS)), scenario.name
     assert failed
+
+
+def test_a_mend_ends_its_own_cause_and_leaves_what_was_right(planted_worker: Worker) -> None:
+    """What every mend goes around: turns of text and pictures, and a retraction."""
+    names = ("session, text then image", "session, image then text", "retract, text", "speculative rounds, text")
+    plans = [plan(one) for one in chosen() if one.name in names]
+    assert len(plans) == len(names)
+    for planned in plans:
+        for cause in MENDS:
+            assert not failures_of(planted_worker, planned, f"mend:{cause}"), (cause, planned.scenario.name)
