@@ -3,8 +3,6 @@
 It holds no more than two blocks per place at a time and one report per target, however long the campaign is.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -79,7 +77,7 @@ class CampaignDriver:
     crew: Crew
     seconds: float
     """That the whole campaign may take, all drivers together."""
-    tell: Callable[[CampaignDriver], None] = lambda driver: None
+    tell: Callable[["CampaignDriver"], None] = lambda driver: None
     """Called after everything that is taken in, and at least once a second."""
     warn: Callable[[str], None] = lambda message: None
     patience: float = 600.0

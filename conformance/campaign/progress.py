@@ -6,9 +6,8 @@ from pathlib import Path
 
 from ropecheck.conformance.campaign.driver import CampaignDriver
 from ropecheck.conformance.campaign.ledger import CampaignState, folder_of, now
-from ropecheck.conformance.figures import environment
 from ropecheck.conformance.report import ranges
-from ropecheck.conformance.results.chart import STYLE, line
+from ropecheck.conformance.results.chart import small_page
 from ropecheck.conformance.store.files import write_atomic
 
 LINE_SECONDS = 5.0
@@ -51,17 +50,12 @@ def page(state: CampaignState, head: str) -> str:
     """The campaign as one page that needs nothing else."""
     curve = state.curve
     names = ("scenarios", "forwards", "reached", "findings", "new") if curve else ()
-    return (
-        environment(Path(__file__).parent / "templates")
-        .get_template("campaign.html.jinja")
-        .render(
-            style=STYLE,
-            line=line,
-            head=head,
-            at=[point.seconds for point in curve],
-            charts=[(name, [float(getattr(point, name)) for point in curve]) for name in names],
-            columns=state.columns,
-            folder_of=folder_of,
-            size=ranges.size,
-        )
+    return small_page(
+        Path(__file__).parent / "templates" / "campaign.html.jinja",
+        head=head,
+        at=[point.seconds for point in curve],
+        charts=[(name, [float(getattr(point, name)) for point in curve]) for name in names],
+        columns=state.columns,
+        folder_of=folder_of,
+        size=ranges.size,
     )

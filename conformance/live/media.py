@@ -1,7 +1,5 @@
 """Prompts as a client sends them: token ids with one placeholder per picture, and the pictures as PNG files."""
 
-from __future__ import annotations
-
 import base64
 import random
 import struct
@@ -25,7 +23,7 @@ class ClientPrompt:
     pictures: tuple[str, ...] = ()
     """Data URIs, in the order of their placeholders."""
 
-    def then(self, other: ClientPrompt) -> ClientPrompt:
+    def then(self, other: "ClientPrompt") -> "ClientPrompt":
         """This one, the other after it."""
         return ClientPrompt(self.ids + other.ids, self.pictures + other.pictures)
 

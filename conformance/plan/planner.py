@@ -1,7 +1,5 @@
 """Scenario -> job: the lifecycle's numbers put into protocol steps, and beside each step what it must answer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -105,8 +103,8 @@ class LawCheck:
     result: int
     law: str
     req: int
-    left: tuple[Reading, ...]
-    right: tuple[Reading, ...] | None
+    left: "tuple[Reading, ...]"
+    right: "tuple[Reading, ...] | None"
 
 
 @dataclass(frozen=True, slots=True)

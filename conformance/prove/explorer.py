@@ -6,6 +6,7 @@ What is not linear arithmetic, or asks for a plain number, raises Unanswered.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -186,6 +187,16 @@ class Truth:
         return now().fork(self.term)
 
 
+def _number(operate: Callable[[Any, Any], Any]) -> Any:
+    """A method that gives a number of two."""
+    return lambda self, other: _with(other, lambda term: Int(operate(self.term, term)))
+
+
+def _truth(operate: Callable[[Any, Any], Any]) -> Any:
+    """A method that compares two numbers."""
+    return lambda self, other: _with(other, lambda term: Truth(operate(self.term, term)))
+
+
 class Int:
     """A whole number that stands for any."""
 
@@ -213,14 +224,9 @@ class Int:
     def __neg__(self) -> Int:
         return Int(-self.term)
 
-    def __add__(self, other: Any) -> Any:
-        return _with(other, lambda term: Int(self.term + term))
-
-    def __sub__(self, other: Any) -> Any:
-        return _with(other, lambda term: Int(self.term - term))
-
-    def __rsub__(self, other: Any) -> Any:
-        return _with(other, lambda term: Int(term - self.term))
+    __add__ = __radd__ = _number(operator.add)
+    __sub__ = _number(operator.sub)
+    __rsub__ = _number(lambda mine, other: other - mine)
 
     def __mul__(self, other: Any) -> Any:
         if not isinstance(other, Int | int):
@@ -229,7 +235,7 @@ class Int:
             raise Unanswered(f"a product of sizes: {self.term} * {other}")
         return Int(self.term * term_of(other))
 
-    __radd__, __rmul__ = __add__, __mul__
+    __rmul__ = __mul__
 
     def _not_linear(self, *_: Any) -> Any:
         raise Unanswered(f"not linear: a quotient, a rest or a power of {self.term}")
@@ -243,23 +249,9 @@ class Int:
 
     __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __truediv__ = __rtruediv__ = _not_linear
 
-    def __eq__(self, other: object) -> Any:
-        return _with(other, lambda term: Truth(self.term == term))
-
-    def __ne__(self, other: object) -> Any:
-        return _with(other, lambda term: Truth(self.term != term))
-
-    def __lt__(self, other: Any) -> Any:
-        return _with(other, lambda term: Truth(self.term < term))
-
-    def __le__(self, other: Any) -> Any:
-        return _with(other, lambda term: Truth(self.term <= term))
-
-    def __gt__(self, other: Any) -> Any:
-        return _with(other, lambda term: Truth(self.term > term))
-
-    def __ge__(self, other: Any) -> Any:
-        return _with(other, lambda term: Truth(self.term >= term))
+    __eq__, __ne__ = _truth(operator.eq), _truth(operator.ne)
+    __lt__, __le__ = _truth(operator.lt), _truth(operator.le)
+    __gt__, __ge__ = _truth(operator.gt), _truth(operator.ge)
 
 
 def term_of(value: Any) -> Any:

@@ -4,8 +4,6 @@ A statement is a function of a World. The world may give one plain number for ea
 stand for all (terms.py).
 """
 
-from __future__ import annotations
-
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Sequence
@@ -31,7 +29,7 @@ class Theorem:
     """A rule of the specification that is proved: all its statements hold for all sizes."""
 
     rule: str
-    statements: tuple[Callable[[World], None], ...]
+    statements: "tuple[Callable[[World], None], ...]"
     limits: str = ""
     """What the statements hold for only, where that is less than the rule speaks of."""
 
@@ -58,7 +56,7 @@ class AnyFamily:
 
     name = "any family"
 
-    def __init__(self, world: World, axes: int) -> None:
+    def __init__(self, world: "World", axes: int) -> None:
         self.world = world
         self.axes = axes
 

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ropecheck.conformance.figures import environment
 from ropecheck.conformance.report.json_file import FindingReport, Report
-from ropecheck.conformance.results.chart import STYLE, line
+from ropecheck.conformance.results.chart import small_page
 
 Figure = tuple[str, Callable[[Report], float]]
 
@@ -24,18 +23,13 @@ FIGURES: tuple[Figure, ...] = (
 def page(named: Sequence[tuple[str, Report]]) -> str:
     """named: (name, report), which are put into the order in which the runs ended."""
     reports = sorted(named, key=lambda each: each[1].part.ended)
-    return (
-        environment(Path(__file__).parent / "templates")
-        .get_template("trend.html.jinja")
-        .render(
-            style=STYLE,
-            line=line,
-            reports=reports,
-            figures=[(title, [figure(report) for _, report in reports]) for title, figure in FIGURES],
-            findings=sorted({key_of(one) for _, report in reports for one in report.findings}),
-            finding=lambda report, key: next((one for one in report.findings if key_of(one) == key), None),
-            checked=lambda report, rule: any(one.id == rule and one.checked for one in report.rules),
-        )
+    return small_page(
+        Path(__file__).parent / "templates" / "trend.html.jinja",
+        reports=reports,
+        figures=[(title, [figure(report) for _, report in reports]) for title, figure in FIGURES],
+        findings=sorted({key_of(one) for _, report in reports for one in report.findings}),
+        finding=lambda report, key: next((one for one in report.findings if key_of(one) == key), None),
+        checked=lambda report, rule: any(one.id == rule and one.checked for one in report.rules),
     )
 
 

@@ -1,9 +1,8 @@
 """One worker, one question at a time: for checks that are not scenarios. The pool is for everything else."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -31,7 +30,7 @@ class StartedWorker:
         self._start = start
         self.hello = self._begin()
 
-    def __enter__(self) -> StartedWorker:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,13 +1,12 @@
 """The base beside the version that is checked: what was kept of the last time, and a pool of its own that runs whatever
 else the other one runs."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Self
 
 from ropecheck.conformance.errors import GaveUp
 from ropecheck.conformance.judge.outcome import Outcome
@@ -48,7 +47,7 @@ class Base:
         """Whether its outcomes are there from another time."""
         return bool(self._kept)
 
-    def __enter__(self) -> Base:
+    def __enter__(self) -> Self:
         if not self.known:
             self.begin()
         return self

@@ -1,7 +1,5 @@
 """What happens in a run, as data. The runner emits; every report is a listener."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,7 +78,7 @@ class ScenarioDone:
 class Found:
     """A failure of a kind that nobody expects, the first of its kind in this run."""
 
-    finding: Finding
+    finding: "Finding"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,6 @@ the pipe so that the worker never idles between scenarios. The time limit counts
 that works is given it in processor seconds: a scenario's verdict does not depend on what else the machine does.
 """
 
-from __future__ import annotations
-
 import contextlib
 import selectors
 import time
@@ -14,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Generic
+from typing import Generic, Self
 
 from ropecheck.adapters import protocol
 from ropecheck.conformance.errors import GaveUp
@@ -86,7 +84,7 @@ class Pool(Generic[P]):
             for n in range(workers)
         ]
 
-    def __enter__(self) -> Pool[P]:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,5 @@
 """What the client's history says of every live request and open session. The engine's numbers do not enter here."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -64,7 +62,7 @@ class LiveRequest:
     """A turn that the engine may refuse: what is wrong with it, if it does not."""
     cut: bool = False
     """Such a turn took others out of its session, if the engine takes it."""
-    replaced_by: LiveRequest | None = None
+    replaced_by: "LiveRequest | None" = None
     """The turn that ends this one."""
     went_on: int = 0
     """Forwards that have continued its reply since."""
