@@ -27,6 +27,8 @@ EMBEDS = (("input_embeds", True),)
 SLOW_CLIP: History = (text(1), video(2, 2, 2, 3.0), text(1))
 TALK: tuple[Action, ...] = (OpenSession(0), Arrive(0, IMAGE, 3, 0), Step(6))
 """A session whose first turn has a picture, and has answered."""
+STREAM: tuple[Action, ...] = (OpenSession(0, True), Arrive(0, IMAGE, 3, 0), Step(6))
+"""The same, streaming."""
 GIVEN_UP: tuple[Action, ...] = (OpenSession(0), Arrive(0, IMAGE, 30, 0), Step(4), GiveUp(0))
 """A session whose first turn has a picture, and is given up while it answers."""
 
@@ -213,14 +215,7 @@ def _actions() -> dict[str, tuple[Action, ...]]:
         "replace a child": (*TALK, Arrive(1, SHORT, 3, 0, 0), Step(6), Arrive(2, TWO_IMAGES, 2, 0, 0, replace=True)),
         "replace everything": (OpenSession(0), Arrive(0, IMAGE, 2, 0), Step(4), Arrive(1, SHORT, 2, 0, replace=True)),
         "turn without a reply": (OpenSession(0), Arrive(0, IMAGE, 0, 0), Step(4), Arrive(1, TWO_IMAGES, 3, 0, 0)),
-        "streaming": (
-            OpenSession(0, True),
-            Arrive(0, IMAGE, 3, 0),
-            Step(6),
-            Arrive(1, SHORT, 3, 0),
-            Step(6),
-            Arrive(2, TWO_IMAGES, 2, 0),
-        ),
+        "streaming": (*STREAM, Arrive(1, SHORT, 3, 0), Step(6), Arrive(2, TWO_IMAGES, 2, 0)),
         "streaming, two at once": (
             OpenSession(0, True),
             Arrive(0, IMAGE, 9, 0),
@@ -230,18 +225,14 @@ def _actions() -> dict[str, tuple[Action, ...]]:
             Arrive(2, TWO_IMAGES, 2, 0),
         ),
         "streaming, given up while waiting": (
-            OpenSession(0, True),
-            Arrive(0, IMAGE, 3, 0),
-            Step(6),
+            *STREAM,
             Arrive(1, SHORT, 9, 0),
             GiveUp(1),
             Step(3),
             Arrive(2, TWO_IMAGES, 4, 0),
         ),
         "streaming, a turn is named": (
-            OpenSession(0, True),
-            Arrive(0, IMAGE, 3, 0),
-            Step(6),
+            *STREAM,
             Arrive(1, SHORT, 3, 0, 9),
             Step(6),
             Arrive(2, SHORT, 3, 0, drop_previous_output=True),
@@ -256,9 +247,7 @@ def _actions() -> dict[str, tuple[Action, ...]]:
             Arrive(1, SHORT, 3, 0, replace=True),
         ),
         "streaming, abort and retry": (
-            OpenSession(0, True),
-            Arrive(0, IMAGE, 3, 0),
-            Step(6),
+            *STREAM,
             Arrive(1, TWO_IMAGES, 9, 0),
             Step(2),
             GiveUp(1),
