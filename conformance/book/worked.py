@@ -76,7 +76,7 @@ def of_scenario(made: Scenario, op: int) -> Worked:
         op,
         tuple(fields),
         tuple(
-            (_prompt(request), int(line.width), int(line.delta), request.outputs)
+            (prompt_words(request.prompt), int(line.width), int(line.delta), request.outputs)
             for request, line in zip(requests, expected.lines, strict=True)
         ),
         tuple(lanes),
@@ -127,10 +127,6 @@ def drawn(tables: BatchTables, state: State, reqs: tuple[int, ...]) -> DrawnTabl
             owners[column] = reqs[span.row]
             words[column] = token_words(state, reqs[span.row], index)
     return DrawnTable(rows=rows, requests=tuple(owners), tokens=tuple(words))
-
-
-def _prompt(request: Request) -> str:
-    return prompt_words(request.prompt)
 
 
 def _value(value: object) -> str:

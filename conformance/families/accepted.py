@@ -73,11 +73,8 @@ def as_text(case: Case) -> History | None:
     last = max((i for i, run in enumerate(runs) if not run.is_text), default=None)
     if last is None:
         return None
-    return (*runs[:last], _as_text(case, runs[last]), *runs[last + 1 :])
-
-
-def _as_text(case: Case, run: Run) -> Run:
-    return text(run_length(FAMILIES[case.family], run))
+    item = text(run_length(FAMILIES[case.family], runs[last]))
+    return (*runs[:last], item, *runs[last + 1 :])
 
 
 def counted_on(case: Case) -> History | None:

@@ -63,7 +63,7 @@ def column_signature(
         return "columns of the parent"
     if _another_window(expected, span, indices, got):
         return "window of elsewhere"
-    if want.shape[1] > 1 and _constant_columns(got):
+    if want.shape[1] > 1 and (got == got[:, :1]).all():
         return "one column repeated"
     return "other values"
 
@@ -94,10 +94,6 @@ def fill_signature(expected: ExpectedTables, filler: Filler, start: int, deltas:
 
 def _constant(values: IntArray) -> bool:
     return bool(values.size) and bool((values == values.flat[0]).all())
-
-
-def _constant_columns(values: IntArray) -> bool:
-    return bool((values == values[:, :1]).all())
 
 
 def _by_delta(expected: ExpectedTables, span: Span, indices: IntArray, got: IntArray) -> str:

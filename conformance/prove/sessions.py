@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ropecheck.conformance.prove.laws import decodes, extend
-from ropecheck.conformance.prove.statement import ReadPart, Size, Theorem, World
+from ropecheck.conformance.prove.statement import Size, Theorem, World
 from ropecheck.spec import history as spec_history
 from ropecheck.spec import retraction, session
 from ropecheck.spec.families import FAMILIES, declaration
@@ -63,10 +63,6 @@ def any_history(w: World) -> None:
         w.same(f"row {axis} is below that start", bool(position < start), True)
 
 
-def _fresh(w: World, runs: History, tokens: Size, has_media: bool) -> ReadPart:
-    return extend(w, w.place(runs, tokens, has_media), 0, tokens)
-
-
 OTHER = (text(2),)
 
 
@@ -83,7 +79,7 @@ def _turn_is_fresh(w: World, law: str, operation: str) -> None:
         runs = session.continued(parent, (text(kept),), new)
     total, has_media = count + kept + more, media_before or media_now
     turn = w.place(runs, total if media_now else count, has_media)
-    fresh = _fresh(w, (*parent, text(kept), *new), total, has_media)
+    fresh = extend(w, w.place((*parent, text(kept), *new), total, has_media), 0, total)
     w.same("tokens", w.count(turn.rows[0]), total)
     w.alike(law, extend(w, turn, 0, total), fresh)
 

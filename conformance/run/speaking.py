@@ -3,7 +3,6 @@ declaration says its batches give."""
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from ropecheck.conformance.scenario.forward import OWN_NAME
 from ropecheck.spec.history import Delta
@@ -26,7 +25,7 @@ def speaking(device: str) -> frozenset[tuple[str, str]]:
         for mode in all_modes().values()
         for named, view in views(mode)
         for rule in rules_of(type(view))
-        if device in rule.devices and _speaks(rule.when, view)
+        if device in rule.devices and (rule.when is None or rule.when(view))
     )
 
 
@@ -67,7 +66,3 @@ def _rows(mode: Mode) -> Iterator[Row]:
         for place in places:
             for token in (0, 1) if part.reads == PREFILLING else (1,):
                 yield Row(mode=mode.name, place=place, tokens=(token,), positions=(0,), columns=columns)
-
-
-def _speaks(when: Any, view: object) -> bool:
-    return when is None or bool(when(view))

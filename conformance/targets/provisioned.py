@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import msgspec
-from packaging.version import Version
 
 import ropecheck
 from ropecheck.conformance.targets import pip_overlay
@@ -59,11 +58,8 @@ def records() -> dict[str, Record]:
     Raises ProvisionError when a record cannot be read.
     """
     found = [read_record(path) for path in sorted(targets_folder().glob(f"*/{RECORD}"))]
-    return {record.name: record for record in sorted(found, key=_order)}
-
-
-def _order(record: Record) -> tuple[bool, Version, str]:
-    return (record.kind != "release", version_key(record.version), record.name)
+    found.sort(key=lambda record: (record.kind != "release", version_key(record.version), record.name))
+    return {record.name: record for record in found}
 
 
 def read_record(path: Path) -> Record:

@@ -17,7 +17,6 @@ from ropecheck.conformance.vectors.wire import batch_of, requests_of, table_of
 from ropecheck.conformance.version import spec_hash
 from ropecheck.reference.requests import State
 from ropecheck.spec.modes import mode_of
-from ropecheck.spec.modes.declaration import Mode
 from ropecheck.spec.rules import all_rules
 
 
@@ -114,7 +113,7 @@ def _candidate(
     source: str = "",
 ) -> Candidate:
     rules = rules_of(value, tables)
-    known, mode = all_rules(), _mode(value)
+    known, mode = all_rules(), mode_of(value.batch.mode) if isinstance(value, v.ForwardInput) else None
     bugs = sorted({bug for rule in rules for bug in (mode.bugs.get(rule) if mode else None) or known[rule].bugs})
     vector = v.Vector(
         schema=v.SCHEMA,
@@ -132,10 +131,6 @@ def _candidate(
         ),
     )
     return Candidate(vector=vector, features=frozenset(rules) | situations, size=len(msgspec.json.encode(vector)))
-
-
-def _mode(value: v.Input) -> Mode | None:
-    return mode_of(value.batch.mode) if isinstance(value, v.ForwardInput) else None
 
 
 def _situations(expected: ExpectedTables) -> frozenset[str]:

@@ -112,14 +112,6 @@ def _room(state: State) -> bool:
     return len(state.requests) < MOST_REQUESTS
 
 
-def _submit(draw: Draw, state: State) -> tuple[Operation, ...]:
-    return (Submit(len(state.requests), draw.history(4)),)
-
-
-def _open(draw: Draw, state: State) -> tuple[Operation, ...]:
-    return (Open(len(state.sessions), streaming=draw.flag()),)
-
-
 def _turn(draw: Draw, state: State) -> tuple[Operation, ...]:
     session = state.sessions[draw.number(0, len(state.sessions) - 1)]
     req, prompt = len(state.requests), draw.history(2)
@@ -286,13 +278,16 @@ def _abortable(state: State) -> list[Request]:
 
 STORY: Mapping[str, Kind] = MappingProxyType(
     {
-        "submit": Kind(_room, _submit, 2),
+        "submit": Kind(_room, lambda draw, state: (Submit(len(state.requests), draw.history(4)),), 2),
         "round": Kind(lambda state: bool(running(state)), _round, 2),
         "retract": _of_one(Retract, running),
         "refuse": _of_one(Reschedule, _refusable),
         "finish": _of_one(Finish, running, 2),
         "abort": _of_one(Abort, _abortable),
-        "open": Kind(lambda state: len(state.sessions) < MOST_SESSIONS, _open),
+        "open": Kind(
+            lambda state: len(state.sessions) < MOST_SESSIONS,
+            lambda draw, state: (Open(len(state.sessions), streaming=draw.flag()),),
+        ),
         "turn": Kind(lambda state: bool(state.sessions) and _room(state), _turn, 3),
         "told": Kind(lambda state: bool(state.sessions) and _room(state), _told, 4),
     }

@@ -16,6 +16,7 @@ from ropecheck.conformance.selftest.mutants.base import (
     with_both,
     with_rows,
 )
+from ropecheck.conformance.selftest.mutants.generic import tail_left
 from ropecheck.reference.tables import BatchTables
 from ropecheck.reference.timeline import Timeline
 
@@ -202,12 +203,7 @@ def _stride_of_batch(step: protocol.BuildForward, lines: Lines, tables: BatchTab
     return with_rows(tables, np.broadcast_to(tables.positions + delta, rows_of(tables).shape))
 
 
-@fault("ragged verify tail left", "O12", "the padded tail holds what was there", "ragged_verify")
-def _ragged_tail_left(step: protocol.BuildForward, _lines: Lines, tables: BatchTables) -> BatchTables:
-    rows, index = rows_of(tables), np.array(tables.positions)
-    tail = owners(tables) < 0
-    rows[:, tail], index[tail] = 7, 7
-    return with_both(tables, index, rows)
+fault("ragged verify tail left", "O12", "the padded tail holds what was there", "ragged_verify")(tail_left)
 
 
 @fault("draft columns branch-major", "slip", "branches of all requests come together", "draft_decode")

@@ -17,6 +17,7 @@ from ropecheck.conformance.selftest.mutants.base import (
     with_both,
     with_rows,
 )
+from ropecheck.conformance.selftest.mutants.generic import one_forward_less, short
 from ropecheck.reference.tables import BatchTables
 from ropecheck.reference.timeline import Timeline
 
@@ -51,9 +52,7 @@ def _cut_at_table_end(_step: BuildForward, lines: Lines, tables: BatchTables) ->
     return with_rows(tables, rows_of(tables)[:, keep])
 
 
-@fault("decode one column short", "O7", "the last request gets none", "decode")
-def _drop_last(_step: BuildForward, _lines: Lines, tables: BatchTables) -> BatchTables:
-    return with_both(tables, tables.positions[:-1], rows_of(tables)[:, :-1])
+fault("decode one column short", "O7", "the last request gets none", "decode")(short)
 
 
 @fault("ragged verify padded to the longest", "O12", "packed widths are made equal", "ragged_verify")
@@ -64,10 +63,6 @@ def _ragged_to_max(step: BuildForward, _lines: Lines, tables: BatchTables) -> Ba
     if extra <= 0:
         return tables
     return with_both(tables, np.pad(tables.positions, (0, extra)), np.pad(rows_of(tables), ((0, 0), (0, extra))))
-
-
-def _one_forward_less(_step: BuildForward, _lines: Lines, found: list[BatchTables]) -> list[BatchTables]:
-    return found[:-1] if len(found) > 1 else found
 
 
 @fault("diffusion block from zero", "slip", "the block's offset is ignored", "dllm_extend")
@@ -89,7 +84,7 @@ MUTANTS += [
         "draft_extend_v2",
         _raises,
     ),
-    twisted("draft one forward less", "slip", "the loop ends one early", "draft_decode", _one_forward_less),
+    twisted("draft one forward less", "slip", "the loop ends one early", "draft_decode", one_forward_less),
 ]
 
 

@@ -184,7 +184,7 @@ def _buffers(mode: Mode) -> Iterator[Fault]:
     """The faults of each wider buffer that the mode is loaded into."""
     for buffer in mode.buffers:
         if buffer == "tier":
-            yield Fault("the packed tail keeps what was there", ("padding.tail",), _any, _tables(_tail), buffer)
+            yield Fault("the packed tail keeps what was there", ("padding.tail",), _any, _tables(tail_left), buffer)
             continue
 
         def make(change: Load, buffer: str = buffer) -> Make:
@@ -260,7 +260,7 @@ def _h_row(_step: protocol.BuildForward, _lines: Lines, tables: BatchTables) -> 
     return with_rows(tables, rows)
 
 
-def _short(_step: protocol.BuildForward, _lines: Lines, tables: BatchTables) -> BatchTables:
+def short(_step: protocol.BuildForward, _lines: Lines, tables: BatchTables) -> BatchTables:
     return with_both(tables, tables.positions[:-1], None if tables.rows is None else rows_of(tables)[:, :-1])
 
 
@@ -273,7 +273,7 @@ def _first_lost(_step: protocol.BuildForward, _lines: Lines, tables: BatchTables
     return with_rows(tables, rows_of(tables)[:, owners(tables) != 0])
 
 
-def _tail(_step: protocol.BuildForward, _lines: Lines, tables: BatchTables) -> BatchTables:
+def tail_left(_step: protocol.BuildForward, _lines: Lines, tables: BatchTables) -> BatchTables:
     rows, index = rows_of(tables), np.array(tables.positions)
     tail = owners(tables) < 0
     rows[:, tail], index[tail] = 7, 7
@@ -284,7 +284,7 @@ def _unfilled(_live: int, right: BatchTables, _old: BatchTables) -> BatchTables:
     return with_both(right, np.zeros_like(right.positions), np.zeros_like(rows_of(right)))
 
 
-def _one_forward_less(_step: protocol.BuildForward, _lines: Lines, found: list[BatchTables]) -> list[BatchTables]:
+def one_forward_less(_step: protocol.BuildForward, _lines: Lines, found: list[BatchTables]) -> list[BatchTables]:
     return found[:-1] if len(found) > 1 else found
 
 
@@ -323,10 +323,6 @@ def _no_index(_mode: Mode, right: protocol.TablePair) -> protocol.TablePair:
     return _with(right, positions=None)
 
 
-def _again(mode: Mode, right: protocol.TablePair) -> protocol.TablePair:
-    return _another_dtype(mode, right)
-
-
 def _with(table: protocol.TablePair, **fields: protocol.Tensor | None) -> protocol.TablePair:
     known = {name: getattr(table, name) for name in table.__struct_fields__}
     return protocol.TablePair(**known | fields)
@@ -346,10 +342,10 @@ FAULTS = (
     Fault("negative deltas are lost", ("table.past_table",), media, _tables(_lost(-1))),
     Fault("one row on all axes", ("table.inside_table",), prefills, _tables(_rows_equal)),
     Fault("the h row one late", COLUMNS, three_rows, _tables(_h_row)),
-    Fault("one column short", ("table.width",), has_rows, _tables(_short)),
+    Fault("one column short", ("table.width",), has_rows, _tables(short)),
     Fault("one column more", ("table.width",), _any, _tables(_long)),
     Fault("the first request's columns are lost", ("table.width",), three_rows, _tables(_first_lost)),
-    Fault("one forward less", ("table.forwards",), looping, _all_tables(_one_forward_less)),
+    Fault("one forward less", ("table.forwards",), looping, _all_tables(one_forward_less)),
     Fault("one forward more", ("table.forwards",), looping, _all_tables(_one_forward_more)),
     Fault("the loop stands still", ("table.index", *COLUMNS), looping, _all_tables(_stands_still)),
     Fault("the 1-D table is of another dtype", ("table.dtype",), _any, _answers(_another_dtype)),
@@ -357,7 +353,7 @@ FAULTS = (
     Fault("one axis", ("table.three_rows",), lambda mode: mode.three_rows, _answers(_one_axis)),
     Fault("the three rows are unset", ("table.present",), lambda mode: mode.three_rows, _answers(_no_rows)),
     Fault("the 1-D table is unset", ("table.present",), _any, _answers(_no_index)),
-    Fault("the second build differs", ("laws.same_step_twice",), _any, _answers(_again, "again")),
+    Fault("the second build differs", ("laws.same_step_twice",), _any, _answers(_another_dtype, "again")),
     Fault("the batch is changed", ("ownership.batch_is_read_only",), _any, _changes),
     Fault(
         "one copy too many without media",
