@@ -11,17 +11,21 @@ Nothing is faked here: the source is parsed, never imported for this.
 from __future__ import annotations
 
 import ast
-import cProfile
 import importlib.util
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType
+from typing import Any
 
 ROOTS = ("managers", "multimodal/processors", "disaggregation", "session", "entrypoints", "rust_server", "grpc")
 """Folders under sglang/srt that requests pass through on their way to the scheduler."""
 
 BUILDERS = ("get_rope_index", "compute_mrope_positions", "mrope_positions_from_offsets", "compute_canvas_positions")
 """A function whose name has one of these is a builder."""
+
+TOOL = 4
+"""Of the monitoring tools' numbers one that debuggers, coverage and profilers leave."""
 
 FIELDS = ("mrope_positions", "mrope_position_delta")
 
@@ -90,7 +94,8 @@ def _is_none(value: ast.expr | None) -> bool:
 class Watch:
     """Sees which of the listed functions are called while it is on. Use as a context manager.
 
-    By a profiler that counts in C: a function of Python that hears of every call took a third of the routes' time.
+    From Python 3.12 on each function of the process reports its first call alone (PEP 669). On 3.11 every call is heard
+    of, which is a third of the routes' time: a profiler in C counts no faster.
     """
 
     def __init__(self) -> None:
@@ -101,15 +106,31 @@ class Watch:
         self._told: set[str] = set()
 
     def __enter__(self) -> Watch:
-        self._calls = cProfile.Profile(builtins=False)
-        self._calls.enable()
+        if sys.version_info >= (3, 12):
+            if sys.monitoring.get_tool(TOOL) is None:  # it stays on: what has reported once costs nothing
+                first = sys.monitoring.events.PY_START
+                sys.monitoring.use_tool_id(TOOL, "ropecheck")
+                sys.monitoring.register_callback(TOOL, first, self._started)
+                sys.monitoring.set_events(TOOL, first)
+        else:
+            sys.setprofile(self._called)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._calls.disable()
-        codes = (entry.code for entry in self._calls.getstats())
-        places = ((code.co_filename, code.co_qualname) for code in codes if isinstance(code, CodeType))
-        self._seen.update(self._by_code[place] for place in places if place in self._by_code)
+        if sys.version_info < (3, 12):
+            sys.setprofile(None)
+
+    def _started(self, code: CodeType, _: int) -> Any:
+        name = self._by_code.get((code.co_filename, code.co_qualname))
+        if name is not None:
+            self._seen.add(name)
+        if sys.version_info >= (3, 12):
+            return sys.monitoring.DISABLE
+        return None
+
+    def _called(self, frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            self._started(frame.f_code, 0)
 
     def fresh(self) -> tuple[str, ...]:
         """What was called since the last time that this was asked, and never before."""

@@ -8,7 +8,7 @@ import numpy as np
 from ropecheck.adapters import protocol
 from ropecheck.conformance.families import verdict as of_builders
 from ropecheck.conformance.families.case import Case
-from ropecheck.conformance.families.layout import Laid
+from ropecheck.conformance.families.layout import Laid, lay_out
 from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Difference, Outcome
 from ropecheck.conformance.judge.tally import ScenarioTally
@@ -34,7 +34,7 @@ def judge(case: Case, result: protocol.Result) -> Outcome:
         made = expanded(case, result.kinds)
         broken = ask(tally, case.mode, made)
         for rule, found in broken:
-            shape = AS_TEXT if made.one_token_each and counted_on(result) else found.shape
+            shape = AS_TEXT if counted_on(case, result) else found.shape
             tally.fail(of_builders.failure(case, rule.id, shape, found.message))
         if not broken:
             _table(tally, case, made.history, result)
@@ -44,11 +44,20 @@ def judge(case: Case, result: protocol.Result) -> Outcome:
 AS_TEXT = "accepts, an item as one token of text"
 
 
-def counted_on(result: protocol.PromptTables) -> bool:
-    """Whether every token of the engine's prompt has its index, and the delta says so."""
+def as_written(case: Case) -> tuple[int, ...]:
+    """The kinds of a message as its client writes it: one placeholder for every item, and nothing that a processor
+    adds."""
+    (prompt,) = case.prompts
+    written = lay_out(case.family, tuple(one for one in prompt if one.kind != "target")).history
+    return tuple(kind for run in written for kind in [KINDS.index(run.kind)] * (run.tokens if run.is_text else 1))
+
+
+def counted_on(case: Case, result: protocol.PromptTables) -> bool:
+    """Whether the message is as its client wrote it, every token at its index, and the delta says so."""
+    if result.kinds != as_written(case) or of_builders.array(result.delta).any():
+        return False
     table = of_builders.array(result.table)
-    line = np.arange(len(result.kinds or ()))
-    return np.array_equal(table, np.stack([line] * len(table))) and not of_builders.array(result.delta).any()
+    return np.array_equal(table, np.tile(np.arange(len(result.kinds)), (len(table), 1)))
 
 
 def _pair(tally: ScenarioTally, case: Case, hit: int) -> None:

@@ -156,12 +156,6 @@ class ExpandedPrompt:
             return canvases(self.sent, self.prompt.kinds)
         return history_of(self.family, self.prompt)
 
-    @cached_property
-    def one_token_each(self) -> bool:
-        """Whether every item has one placeholder, as clients write it, in the place of its tokens."""
-        kinds = [kind for kind in self.prompt.kinds if kind != "text"]
-        return kinds == [run.kind for run in self.sent if not run.is_text]
-
 
 # ---------------------------------------------------------------- shapes
 

@@ -5,7 +5,6 @@ No engine: the builder that has the listed differences answers, and is then give
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -21,7 +20,6 @@ from ropecheck.conformance.families.verdict import judge as judge_builder
 from ropecheck.conformance.known import builders
 from ropecheck.conformance.known.differences import KnownDifference, explaining, load, predicted, witness
 from ropecheck.conformance.reference_engine import tensor
-from ropecheck.conformance.routes.kinds import KINDS
 from ropecheck.conformance.routes.verdict import AS_TEXT
 from ropecheck.conformance.routes.verdict import judge as judge_route
 from ropecheck.reference.prompt_tables import prompt_table
@@ -51,11 +49,14 @@ def given(known: KnownDifference, case: Case) -> Result:
 
 
 def unexpanded(case: Case) -> PromptTables:
-    """Every item as the one placeholder that a client writes, every token at its index."""
-    kinds = [[0] * run.tokens if run.is_text else [KINDS.index(run.kind)] for run in case.laid[0].history]
-    flat = tuple(itertools.chain(*kinds))
-    table = np.tile(np.arange(len(flat)), (3, 1))
-    return PromptTables(tensor(table), tensor(np.zeros((1, 1), np.int64)), kinds=flat)
+    """Two words and a start marker, one placeholder, an end marker and three words, every token at its index."""
+    assert case.name == "glm_image: one picture (token prompt)"
+    return counted((0, 0, 0, 1, 0, 0, 0, 0))
+
+
+def counted(kinds: tuple[int, ...]) -> PromptTables:
+    table = np.tile(np.arange(len(kinds)), (3, 1))
+    return PromptTables(tensor(table), tensor(np.zeros((1, 1), np.int64)), kinds=kinds)
 
 
 def torn(known: KnownDifference, case: Case) -> PromptTables:
@@ -125,9 +126,22 @@ def far_hit(result: Result) -> Result | None:
     return replace(result, hit=424242) if isinstance(result, PromptTables) and result.hit is not None else None
 
 
+def a_word_less(result: Result) -> Result | None:
+    """What is a fault where the prompt is as the client wrote it."""
+    if not isinstance(result, PromptTables) or result.kinds is None or result != counted(result.kinds):
+        return None
+    return counted(result.kinds[:-1])
+
+
+def an_item_earlier(result: Result) -> Result | None:
+    if not isinstance(result, PromptTables) or result.kinds is None or a_word_less(result) is None:
+        return None
+    return counted((*result.kinds[1:], 0))
+
+
 FAULTS: tuple[Callable[[Result], Result | None], ...] = (
     *map(tables, (last_column, text_at_zero, nonsense)),
-    *(another_delta, another_error, another_kind, one_less_hit, far_hit),
+    *(another_delta, another_error, another_kind, one_less_hit, far_hit, a_word_less, an_item_earlier),
 )
 
 
@@ -143,6 +157,8 @@ def test_what_it_gives_is_explained_and_three_other_faults_are_new(known: KnownD
         planted += [without, *[fault(without) for fault in FAULTS[:3]]]
     new = [fault for fault in planted if fault is not None and fault != result and unexplained(known, case, fault)]
     assert len(new) >= 3
+    if AS_TEXT in known.signatures:
+        assert a_word_less(result) in new and an_item_earlier(result) in new
 
 
 def wrong_table(case: Case) -> Result:
