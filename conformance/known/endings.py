@@ -15,6 +15,7 @@ from ropecheck.conformance.known.scheduler import (
     REFUSED,
     STAGES,
     TRANSFERRED,
+    UNTOLD,
     KnownHistories,
     grown,
 )
@@ -25,7 +26,7 @@ def ended_by(known: KnownHistories, died: events.Died) -> str:
     """The bug that ends the loop here, now, in this way; "" for none."""
     function = died.where.rsplit(" ", 1)[-1]
     for cause, error, name, pattern, so in ENDINGS:
-        so_far = cause in known.bugs and (error, name) == (died.error, function)
+        so_far = cause in known.bugs and error == died.error and re.fullmatch(name, function)
         found = re.fullmatch(pattern, died.message) if so_far else None
         if found is not None and so(known, *found.groups()):
             return cause
@@ -80,6 +81,13 @@ def _leaks(known: KnownHistories, total: str, *parts: str) -> bool:
     return not known.going and 0 < int(total) - sum(map(int, parts)) <= had
 
 
+def _record_lost(known: KnownHistories, total: str, *parts: str) -> bool:
+    """At rest tokens are missing: a session's record came twice, and one was dropped. No more than all had."""
+    lost = int(total) - sum(map(int, parts))
+    twice = any(times > 1 for times in known.recorded.values())
+    return twice and not known.going and 0 < lost <= sum(known.ended.values())
+
+
 def _frees_twice(known: KnownHistories, total: str, *parts: str) -> bool:
     """At rest there are more than there were: a search was sent back with its rows, and took others."""
     had = sum(known.ended.get(name, 0) for name, bug in known.sent_back.items() if bug == PAUSED)
@@ -128,6 +136,20 @@ ENDINGS: tuple[tuple[str, str, str, str, Callable[..., bool]], ...] = (
         lambda known, session: known.second_turn(session, True),
     ),
     (
+        REFUSED,
+        "AssertionError",
+        "save_from_req|try_cache_finished_req",  # up to 0.5.21
+        "",
+        lambda known: any(one.session and one.session in known.beside for one in known.going),
+    ),
+    (
+        UNTOLD,
+        "AttributeError",
+        "__post_init__",
+        "'NoneType' object has no attribute 'startswith'",
+        lambda known: known.server.get("disaggregation_mode") == "decode" and any(one.session for one in known.going),
+    ),
+    (
         ENDS,
         "AssertionError",
         "try_match_prefix",
@@ -145,7 +167,7 @@ ENDINGS: tuple[tuple[str, str, str, str, Callable[..., bool]], ...] = (
     (
         EMBEDS,
         "TypeError",
-        "create_req",
+        "create_req|init_req_max_new_tokens",
         r"object of type 'NoneType' has no len\(\)",
         lambda known: EMBEDS in known.due,
     ),
@@ -194,8 +216,16 @@ ENDINGS: tuple[tuple[str, str, str, str, Callable[..., bool]], ...] = (
             and known.server.get("disable_overlap_schedule", True) is True
         ),
     ),
-    (PREEMPTED, "Stuck", "ingest_requests", "requests are left, and nothing moves them", _waits_for_itself),
+    (
+        PREEMPTED,
+        "Stuck",
+        "ingest_requests|event_loop_normal",
+        "requests are left, and nothing moves them",
+        _waits_for_itself,
+    ),
     (ENDS, "ValueError", "raise_error_or_warn", LEAK, _leaks),
     (PAUSED, "ValueError", "raise_error_or_warn", LEAK, _frees_twice),
+    (TRANSFERRED, "ValueError", "raise_error_or_warn", LEAK, _record_lost),  # up to 0.5.21
 )
-"""Ends of the loop: the bug, the exception, the engine's function, its whole message, and when it must come."""
+"""Ends of the loop: the bug, the exception, the engine's functions in all releases, its whole message, and when it must
+come."""

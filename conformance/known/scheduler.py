@@ -49,6 +49,7 @@ GATHERED = "padding-counts-no-beams"
 FAILED = "failed-transfer-stays-in-flight"
 TRANSFERRED = "transferred-turn-has-a-record-too-many"
 STAGES = "worker-knows-no-stages"
+UNTOLD = "turn-loses-its-transfer"
 
 SCHEDULER_BUGS: dict[str, str] = {
     REFUSED: "a turn that is refused stays in its session: its media are put behind nothing, and it takes a record",
@@ -66,6 +67,7 @@ SCHEDULER_BUGS: dict[str, str] = {
     FAILED: "a streaming session's turn that is given up on a decode server before its cache came stays in flight",
     TRANSFERRED: "a streaming session's second turn on a decode server brings a record where there is one",
     STAGES: "a speculative worker that runs in step with the scheduler is handed a pipeline's tensors, and takes none",
+    UNTOLD: "a session's turn on a decode server does not know which server has its cache, and raises",
 }
 """Every cause of a scheduler's own by the name that entries use, and what comes out; it has `model`'s as well."""
 
@@ -105,8 +107,10 @@ class KnownHistories(Histories):
         """Turns of streaming sessions -> how often they were retracted."""
         self.shared: dict[str, tuple[str, str]] = {}
         """Session -> two turns that run on one record."""
-        self.recorded: set[str] = set()
-        """Sessions whose record came from another engine."""
+        self.recorded: dict[str, int] = {}
+        """Sessions whose record came from another engine -> how often it came."""
+        self.beside: set[str] = set()
+        """Sessions that were asked for a turn which they had to refuse."""
         self.ended: dict[str, int] = {}
         """Requests that have ended -> their tokens, over all beams."""
         self.failed: set[str] = set()
@@ -145,7 +149,7 @@ class KnownHistories(Histories):
             case events.Transfer(req=req):
                 self.batched[req] = self.held(req)
                 if (live := self.live.get(req)) is not None and live.session:
-                    self.recorded.add(live.session)
+                    self.recorded[live.session] = self.recorded.get(live.session, 0) + 1
             case _:
                 pass
 
@@ -175,6 +179,7 @@ class KnownHistories(Histories):
         if session is not None and may_refuse and brings and own.shape[1] > 1:
             self.due.add(REFUSED)
         if live is None or live.refuse:
+            self.beside.add(event.session)
             if session is not None and session.in_flight in self.failed:
                 self.touch(event.req, FAILED)
             return live

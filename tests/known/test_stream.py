@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import pytest
 from msgspec.structs import replace
@@ -43,11 +44,13 @@ def decode(index: int, position: int, req: str = "a") -> Forward:
     return replace(extend(index, ((position,),) * 3, req), mode="decode", prefix_lens=(), seq_lens=(index + 1,))
 
 
-def told(*stream: Event, bugs: frozenset[str] = frozenset(CAUSES)) -> list[tuple[int, bool]]:
+def told(
+    *stream: Event, bugs: frozenset[str] = frozenset(CAUSES), server: Mapping[str, object] = MappingProxyType({})
+) -> list[tuple[int, bool]]:
     """Of each failure its place in the stream, and whether it is expected."""
     whole = [HEADER, *stream]
     failures = check_lines(map(events.line, whole), prefix=PREFIX, kind=each).failures
-    known = {(one.step, one.message) for one in expected(whole, failures, bugs, {})}
+    known = {(one.step, one.message) for one in expected(whole, failures, bugs, server)}
     return [(one.step - 1, (one.step, one.message) in known) for one in failures]
 
 
@@ -104,6 +107,32 @@ def test_the_loop_ends_where_what_lets_it_has_just_come() -> None:
     assert told(*afresh, replace(died, message="another")) == [(3, False)]
     assert told(*afresh, replace(died, error="KeyError")) == [(3, False)]
     assert told(*afresh, replace(died, where="session_controller.py:1 close")) == [(3, False)]
+
+
+def draft(step: int, position: int) -> Forward:
+    return replace(decode(5 + step, position), mode="draft_decode", draft=True, step=step, answers=(), seq_lens=())
+
+
+def test_rows_that_stand_still_read_the_first_draft_forward_s_columns() -> None:
+    start = (arrive(), extend(0, ROWS))
+    assert told(*start, draft(0, 3), draft(1, 3), draft(2, 3)) == [(3, True), (4, True)]
+    assert told(*start, draft(0, 3), draft(1, 2)) == [(3, False)]
+    assert told(*start, draft(0, 2)) == [(2, False)]
+
+
+def test_a_session_s_turn_on_a_decode_server_loses_its_transfer() -> None:
+    died = Died("AttributeError", "'NoneType' object has no attribute 'startswith'", "network.py:458 __post_init__")
+    decodes = {"disaggregation_mode": "decode"}
+    assert told(Opened("s"), arrive(session="s"), died, server=decodes) == [(2, True)]
+    assert told(Opened("s"), arrive(), died, server=decodes) == [(2, False)]
+    assert told(Opened("s"), arrive(session="s"), died) == [(2, False)]
+
+
+def test_of_two_turns_at_once_the_second_to_end_has_another_record() -> None:
+    died = Died("AssertionError", "", "streaming_session.py:302 try_cache_finished_req")
+    turn = (Opened("s", streaming=True), arrive(session="s"))
+    assert told(*turn, arrive("b", session="s"), died) == [(3, True)]
+    assert told(*turn, died) == [(2, False)]
 
 
 def test_numbers_that_fit_no_table_are_expected_by_nothing() -> None:
