@@ -42,9 +42,8 @@ def drive(step: protocol.PromptTable, made: Made, call: Callable[..., Any]) -> p
     call(cache.insert, base.InsertParams(key=keys[0], value=held))
     found = call(cache.match_prefix, base.MatchPrefixParams(key=keys[1]))
     table, delta = torch.stack(tables, dim=1), torch.cat(deltas)
-    return protocol.PromptTables(
-        _pack(table), _pack(delta), None, "RadixCache.match_prefix", None, int(found.device_prefix_len)
-    )
+    served = found.device_prefix_len if hasattr(found, "device_prefix_len") else len(found.device_indices)
+    return protocol.PromptTables(_pack(table), _pack(delta), None, "RadixCache.match_prefix", None, int(served))
 
 
 def _pack(tensor: Any) -> protocol.Tensor:

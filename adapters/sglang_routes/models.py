@@ -223,10 +223,18 @@ def token_ids(words: Any, model: Model) -> dict[str, int]:
     return {name: words.encode(token, add_special_tokens=False)[0] for name, token in model.tokens.items()}
 
 
+class Lacking(LookupError):
+    """This release has no such processor, or none that can be built so."""
+
+
 @functools.lru_cache(maxsize=64)
 def engine_processor(family: str, config: tuple[tuple[str, int], ...], module: str, name: str) -> Any:
-    """The engine's processor of a family. Raises what `imported` raises."""
-    cls = getattr(imported(MODULES + module), name)
+    """The engine's processor of a family. Raises Lacking, NoConfiguration and what `imported` raises."""
+    cls = getattr(imported(MODULES + module), name, None)
+    if cls is None:
+        raise Lacking(f"this release has no {name}")
+    if not hasattr(imported("sglang.srt.runtime_context"), "get_mm"):
+        raise Lacking("this release's processors find a server's media options in its arguments alone")
     model = MODELS[family]
     words = tokenizer(model)
     ids = token_ids(words, model)
@@ -285,7 +293,9 @@ def flags() -> None:
 
 
 def built_for_cpus(module: str) -> None:
-    """The module's pinned memory asks for a driver."""
-    found = imported(MODULES + module)
+    """The module's pinned memory asks for a driver, and so do pictures where nothing asks whether there is a GPU."""
+    found, base = imported(MODULES + module), imported(MODULES + "base_processor")
     if hasattr(found, "is_cpu"):
         found.is_cpu = lambda: True
+    if not hasattr(base, "platforms"):  # up to 0.5.20
+        base._is_cpu = True

@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
-from ropecheck.adapters import protocol
+from ropecheck.adapters import family_configs, protocol
 from ropecheck.adapters.sglang.imports import imported
 from ropecheck.adapters.sglang_routes import encoder, identity, media, models, turns
 
@@ -40,6 +40,8 @@ def drive(step: protocol.PromptTable, call: Call) -> protocol.Result:
         output, inputs, processor = sent_through(step, base, call)
     except NoTable as missing:
         return protocol.Raised("engine", "NoTable", str(missing), "")
+    except (family_configs.NoConfiguration, models.Lacking) as lacking:
+        return protocol.NotOfferedAnswer(str(lacking))
     return protocol.PromptTables(
         pack(inputs.mrope_positions),
         pack(inputs.mrope_position_delta),
@@ -293,8 +295,8 @@ def dictionary(processor: Any, sent: media.Message, call: Call) -> Any:
 
 def fallback(processor: Any, output: Any, inputs: Any, call: Call) -> None:
     """What the scheduler does with a request that came without a table: after its placeholders were padded."""
-    scheduler, utils = (imported(f"sglang.srt.managers.{name}") for name in ("scheduler", "mm_utils"))
-    ids = call(utils.duplicate_pad_mm_input_ids, array("q", output.input_ids), inputs, padding(processor))
+    scheduler = imported("sglang.srt.managers.scheduler")
+    ids = turns.padded(array("q", output.input_ids), inputs, padding(processor), call)
     waiting = types.SimpleNamespace(multimodal_inputs=inputs, origin_input_ids=ids)
     here = types.SimpleNamespace(_mm_processor=processor)
     call(scheduler.Scheduler._maybe_compute_mrope_positions, here, waiting)

@@ -41,7 +41,7 @@ def drive(
     """The scheduler's inputs of the second turn, and the expanded prompt of both. without: it comes without a table."""
     batch, messages = (imported(f"sglang.srt.managers.{name}") for name in ("schedule_batch", "io_struct"))
     sessions = imported("sglang.srt.session.session_controller")
-    scheduler, utils = (imported(f"sglang.srt.managers.{name}") for name in ("scheduler", "mm_utils"))
+    scheduler = imported("sglang.srt.managers.scheduler")
     params = imported("sglang.srt.sampling.sampling_params").SamplingParams(max_new_tokens=0)
     session = call(sessions.Session, ROOM, "s")
     here = types.SimpleNamespace(_mm_processor=processor)
@@ -64,8 +64,14 @@ def drive(
             inputs.mrope_positions = inputs.mrope_position_delta = None
         call(sessions.SessionController.adjust_mm_offsets, received, req, inputs)
         if not call(scheduler.Scheduler._try_apply_padded_mm_input_ids, received, req, inputs):
-            req.origin_input_ids = call(utils.duplicate_pad_mm_input_ids, req.origin_input_ids, inputs, pad)
+            req.origin_input_ids = padded(req.origin_input_ids, inputs, pad, call)
         call(req.extend_image_inputs, inputs)
         call(scheduler.Scheduler._maybe_compute_mrope_positions, here, req)
         req.finished_reason = batch.FINISH_LENGTH(0)
     return req.multimodal_inputs, ids
+
+
+def padded(ids: Any, inputs: Any, pad: Any, call: Callable[..., Any]) -> Any:
+    """A prompt with hashes in the place of its placeholders, as this release's scheduler makes it. pad: the model's."""
+    duplicating = getattr(imported("sglang.srt.managers.mm_utils"), "duplicate_pad_mm_input_ids", None)
+    return call(duplicating, ids, inputs, pad) if duplicating else array("q", call(pad, ids, inputs))
