@@ -24,11 +24,11 @@ from ropecheck.adapters import events
 from ropecheck.adapters.recording import Pending
 from ropecheck.adapters.sglang.recorder.watch import Sink
 
-EVERY = 8
+EVERY = 32
 """Of decodes and verifies every so many are looked at; the others cost one comparison. All others always."""
-TOGETHER = 8
+TOGETHER = 4
 """Forwards of one batch that are compared at once: each leaves its differences, the last gives the verdict."""
-NEWS = 16
+NEWS = 4
 """Looks between two copies of the flag."""
 
 
