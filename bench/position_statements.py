@@ -17,6 +17,7 @@ import linecache
 import os
 import sys
 import tomllib
+import traceback
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -93,9 +94,10 @@ def forked(work: Callable[[], Any]) -> Any:
         with os.fdopen(write, "w") as pipe:
             try:
                 json.dump(work(), pipe)
-            finally:
-                pipe.flush()
-                os._exit(0)
+            except Exception:
+                traceback.print_exc()
+            pipe.flush()
+            os._exit(0)
     os.close(write)
     with os.fdopen(read) as pipe:
         found = json.load(pipe)
@@ -158,9 +160,7 @@ def note(files: Files) -> set[Line]:
         codes = dict(inner(compile(ast.fix_missing_locations(tree), file, "exec")))
         for name in codes:
             function = entered.thing(module.__name__, name)[1] if "<" not in name else None
-            if isinstance(function, FunctionType) and len(function.__code__.co_freevars) == len(
-                codes[name].co_freevars
-            ):
+            if isinstance(function, FunctionType) and function.__code__.co_filename == file:  # no stand-in
                 function.__code__ = codes[name]
     launch = programs.Program.launch
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -21,6 +22,8 @@ def measure(name: str) -> str:
 
     os.environ.update(server(name).environment)
     player = Player(build.build(server(name)))
+    gc.collect()
+    gc.freeze()  # as a run's players have it: a collection then goes over what scripts made
     steps, playing, judging = 0, 0.0, 0.0
     receive = player.recv_requests
 

@@ -139,8 +139,10 @@ def set_windows(state: JobState, forward: BuildForward, batch: Any) -> None:
         batch.prefix_lens = list(forward.batch.each("block_offset"))
         batch.extend_lens = [forward.batch.number("block_size")] * len(forward.reqs)
         batch.extend_num_tokens = forward.batch.number("block_size") * len(forward.reqs)
-        for req, offset in zip(batch.reqs, forward.batch.each("block_offset"), strict=True):
+        offsets = forward.batch.each("block_offset")
+        for req, offset in zip(batch.reqs, offsets, strict=True):
             req.dllm_block_offset = offset
+            req.dllm_has_literal_mask = min(offsets) > 0  # then committed lengths are sent along with the positions
         return
     batch.prefix_lens = [prefix for prefix, _ in forward.batch.windows]
     batch.extend_lens = [length for _, length in forward.batch.windows]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from bench import position_statements
 from ropecheck.adapters import play, protocol
 from ropecheck.adapters.sglang import mends
 from ropecheck.adapters.sglang.scheduler import entered
@@ -96,6 +97,8 @@ SERVERS = {
     "second half as the first": "two_batches",
     "stage's tree one on": "stages_eagle",
     "stage's answers changed": "stages",
+    "sampled drafts two on": "two_batches_eagle",
+    "memory kept": "no_prefix_cache",
 }
 
 BREAKS = {
@@ -113,6 +116,9 @@ BREAKS = {
     "session closed too early": {"schedule.survives"},
     "stage's tree one on": {"table.index"},
     "stage's answers changed": {"schedule.reply"},
+    "sampled drafts two on": {"table.index"},
+    "table moved in a chunk": {"table.inside_table"},
+    "memory kept": {"schedule.survives"},  # the engine's own check ends it
     "reply left out": {"schedule.reply"},
 }
 """Fault -> rules that must see it."""
@@ -216,6 +222,19 @@ def test_every_reason_names_position_functions_of_the_engine() -> None:
     found |= {name.replace("/", ".").replace(".py:", ":") for name in sources.listed()}
     holders = {name[:end] for name in found for end in _ends(name)}
     assert not set(notices.elsewhere()) - holders
+
+
+def test_every_statement_with_a_reason_is_in_the_engines_source() -> None:
+    functions = position_statements.wanted(
+        {one for one in entered.found() if not notices.unreachable(entered.told(*one))}
+    )
+    every = {
+        statement
+        for (module, name), (file, spans) in functions.items()
+        for statement in position_statements.said(entered.told(module, name), file, spans)
+    }
+    assert every
+    assert not set(position_statements.reasons()) - every
 
 
 def _ends(name: str) -> list[int]:

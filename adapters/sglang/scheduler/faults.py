@@ -141,6 +141,27 @@ FAULTS: dict[str, Patch] = {
         'next_token_ids=pp_outputs["next_token_ids"],',
         'next_token_ids=pp_outputs["next_token_ids"] + 1,',
     ),
+    "sampled drafts two on": Patch(
+        "where drafts are sampled, each stands two tokens behind the last",
+        "sglang.srt.speculative.eagle_worker_v2",
+        "EagleDraftWorker.draft_forward",
+        "draft_probs_list.append(probs)\n                    forward_batch.positions.add_(1)",
+        "draft_probs_list.append(probs)\n                    forward_batch.positions.add_(2)",
+    ),
+    "table moved in a chunk": Patch(
+        "a request that is retracted before its first answer gets other columns",
+        "sglang.srt.managers.mm_utils",
+        "extend_mrope_positions_for_retracted_request",
+        "return mrope_positions\n",
+        "return mrope_positions + 1\n",
+    ),
+    "memory kept": Patch(
+        "a request's last part of the cache is not given back",
+        "sglang.srt.mem_cache.base_prefix_cache",
+        "BasePrefixCache.free_kv_row",
+        "coalesce_ranges(ranges)]",
+        "coalesce_ranges(ranges[:-1])]",
+    ),
     "reply left out": Patch(
         "an appended turn forgets the reply that it continues",
         SESSION,

@@ -62,12 +62,12 @@ def request(action: play.Deliver, room: dict[str, Any]) -> Any:
     ids: Any = array("q", action.ids)
     if event.embeds:  # the tokenizer's process knows no ids of them
         more["input_embeds"], ids = [[0.0] * HIDDEN] * len(ids), None
-    sampling = {name: more.pop(name) for name in set(more) & SAMPLING}
+    sampling = {"temperature": 0.0} | {name: more.pop(name) for name in set(more) & SAMPLING}
     if event.beams > 1:
         sampling["beam_width"] = event.beams
     if event.beams > 1 and "beam_width" not in SAMPLING:
         raise NoSuchArgument("this release's scheduler has no beam search")
-    params = SamplingParams(max_new_tokens=event.max_new_tokens, temperature=0.0, stop_token_ids=[STOP], **sampling)
+    params = SamplingParams(max_new_tokens=event.max_new_tokens, stop_token_ids=[STOP], **sampling)
     params.normalize(None)
     session = None
     if event.session or event.parent or event.offset is not None or event.replace or event.drop_previous_output:

@@ -20,6 +20,9 @@ from sglang.srt.layers.logits_processor import LogitsProcessorOutput
 from ropecheck.adapters.sglang.recorder import tables
 from ropecheck.adapters.sglang.scheduler.build import HIDDEN, STOP, VOCABULARY
 
+SURE = 1e4
+"""A logit beside which the others are nothing: whoever draws takes this token, too."""
+
 
 class Network:
     """The stand-in for one server's networks. `emit` takes forwards whose tables may be on their way to the host."""
@@ -111,7 +114,7 @@ class Network:
             answers = [[self.token(req, n)] for req, n in zip(given.reqs, given.lengths(), strict=True)]
             logits = torch.zeros(len(given.reqs), VOCABULARY)
             for row, answer in enumerate(answers):
-                logits[row, answer[-1]] = 1.0
+                logits[row, answer[-1]] = 1.0 if self.widest else SURE
                 for rank in range(1, self.widest * 2):  # what other beams may take
                     logits[row, 12 + (answer[-1] + row + rank) % 440] = 1.0 - rank / 64
         given.answers = tuple(map(tuple, answers))
@@ -150,14 +153,14 @@ class Network:
             said: list[int] = []
             while wanted > len(said) and (after_it := children(node)):
                 token = tokens[after_it[length % len(after_it)]]
-                logits[start + node, token] = 1.0
+                logits[start + node, token] = SURE
                 said.append(token)
                 node = next(child for child in after_it if tokens[child] == token)
             rivals = {tokens[child] for child in children(node)}
             last = self.token(req, length + len(said))
             while last in rivals:
                 last += 1
-            logits[start + node, last] = 1.0
+            logits[start + node, last] = SURE
             answers.append([*said, last])
             start += nodes
         return logits, answers
