@@ -283,7 +283,7 @@ ON = {
         ("plain", "overlap"),
     ),
     "answers that are drawn": ("plain", "two_batches_eagle"),
-    "a retraction in a chunk": BOTH_LOOPS,
+    "a retraction in a chunk": ("plain", "overlap"),
     "past the context": ("short_context", "cut_context"),
     "a turn that is too long": ("small_pool",),
     "embeddings": ("no_prefix_cache",),
