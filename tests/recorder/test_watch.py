@@ -272,3 +272,11 @@ def test_the_start_of_python_runs_what_it_hides(tmp_path: Path) -> None:
             check=True,
         )
         assert done.stdout.split() == ["theirs", ours]
+
+
+def test_by_release_a_runner_or_its_models_configuration_knows_of_three_rows() -> None:
+    """A Llama draft of 0.5.23 reads one row; only its configuration says so."""
+    one_row = SimpleNamespace(model_is_mrope=False)
+    assert not watch.three_rows(SimpleNamespace(model_config=one_row))
+    assert watch.three_rows(SimpleNamespace(model_is_mrope=True, model_config=one_row))
+    assert watch.three_rows(SimpleNamespace())
