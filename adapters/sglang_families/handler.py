@@ -2,7 +2,7 @@
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
-| history | PromptTable.ids, grids, .. | arguments of the builder in `mrope_rope_index`, or `MultimodalDataItem`s |
+| history | PromptTable.ids, grids, .. | arguments of `get_rope_index`, or `MultimodalDataItem`s |
 | table, delta | PromptTables.table, delta | the two tensors that it returns |
 
 Faked: the processor object. `Lender` carries the fields that its constructor would set from the configuration and

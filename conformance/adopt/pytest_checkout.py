@@ -95,7 +95,7 @@ class _Checked:
         return iter(sorted(self._scenarios))
 
     def run(self, mode: str) -> None:
-        """Check the mode's scenarios. Raises Broken for new failures and for what could not run."""
+        """Check the mode's scenarios. Raises ModeFailed for new failures and for what could not run."""
         from ropecheck.conformance.cards.build import cards
         from ropecheck.conformance.cards.render import as_text
         from ropecheck.conformance.cards.text import card_lines

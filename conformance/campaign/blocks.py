@@ -1,7 +1,8 @@
 """A campaign as a sequence of blocks: first a whole run of every target in shards, then one seed after another.
 
 Each block is what one `ropecheck run` does, so that the merged report of the blocks is the report of those runs. The
-sequence follows from the plan alone: a campaign that is resumed goes on where it was.
+sequence follows from the plan alone: a campaign that is resumed goes on where it was. What a guided block grows is put
+in when it is given out.
 """
 
 from collections.abc import Iterator

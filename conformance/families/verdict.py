@@ -1,4 +1,4 @@
-"""One builder's answer, laid into the views that spec/families/rules.py judges: a pure function of case and answer."""
+"""One builder's answer, laid into the views that spec/families/rules.py judges."""
 
 from collections.abc import Iterable
 from itertools import pairwise

@@ -1,7 +1,7 @@
 """The shape of a wrong table, in words.
 
 A signature names what went wrong so that two scenarios of one fault carry the same words, and two faults do not.
-`classify` tries the explanations from the most to the least specific one; "other values" is the last.
+`column_signature` tries the explanations from the most to the least specific one; "other values" is the last.
 """
 
 from collections.abc import Callable, Iterable, Sequence
