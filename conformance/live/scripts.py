@@ -1,4 +1,4 @@
-"""What clients do to a live server. `CROWD`: all at once; the others: one after another, because they touch everybody."""
+"""What clients do to a live server. `CROWD`: all at once; the others in turn, because they touch everybody."""
 
 from dataclasses import dataclass
 
