@@ -82,7 +82,7 @@ def sent_through(step: protocol.PromptTable, name: str, call: Call, plain: bool 
     processor = models.engine_processor(step.family, fields, *place)
     if name.startswith(TURNS):
         inputs, ids = turns.drive(step, process, padding(processor), processor, name != TURNS, call)
-        return types.SimpleNamespace(input_ids=ids), inputs, processor
+        return types.SimpleNamespace(input_ids=unpadded(ids, inputs.mm_items, model, processor)), inputs, processor
     output = process(step)
     inputs = call(imported("sglang.srt.managers.schedule_batch").MultimodalInputs.from_processor_output, output)
     if name == "scheduler":
@@ -92,6 +92,17 @@ def sent_through(step: protocol.PromptTable, name: str, call: Call, plain: bool 
     if inputs.mrope_positions is None:
         raise NoTable(f"{type(processor).__name__} hands over no table")
     return output, inputs, processor
+
+
+def unpadded(ids: list[int], items: Any, model: models.Model, processor: Any) -> list[int]:
+    """A request's tokens with placeholders where the engine has put hashes of its items."""
+    named = models.token_ids(processor._tokenizer, model)
+    placeholders = {
+        value: named[f"{item.modality.name.lower()}_token_id"]
+        for item in items
+        for value in (item.padding_values() if hasattr(item, "padding_values") else (item.pad_value,))
+    }
+    return [placeholders.get(token, token) for token in ids]
 
 
 class NoTable(Exception):

@@ -38,18 +38,16 @@ def drive(
     without: bool,
     call: Call,
 ) -> tuple[Any, list[int]]:
-    """The scheduler's inputs of the second turn, and the expanded prompt of both. without: it comes without a table."""
+    """The scheduler's inputs of the second turn, and the tokens that it then has. without: it comes without a table."""
     batch, messages = (imported(f"sglang.srt.managers.{name}") for name in ("schedule_batch", "io_struct"))
     sessions = imported("sglang.srt.session.session_controller")
     scheduler = imported("sglang.srt.managers.scheduler")
     params = imported("sglang.srt.sampling.sampling_params").SamplingParams(max_new_tokens=0)
     session = call(sessions.Session, ROOM, "s")
     here = types.SimpleNamespace(_mm_processor=processor)
-    ids: list[int] = []
     req: Any = None
     for number, part in enumerate(step.parts):
         output = process(part)
-        ids += list(output.input_ids)
         received = tokenized(
             messages.TokenizedGenerateReqInput,
             rid=f"r{number}",
@@ -68,7 +66,7 @@ def drive(
         call(req.extend_image_inputs, inputs)
         call(scheduler.Scheduler._maybe_compute_mrope_positions, here, req)
         req.finished_reason = batch.FINISH_LENGTH(0)
-    return req.multimodal_inputs, ids
+    return req.multimodal_inputs, list(req.origin_input_ids)
 
 
 def padded(ids: Any, inputs: Any, pad: Any, call: Callable[..., Any]) -> Any:
