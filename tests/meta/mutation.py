@@ -67,14 +67,15 @@ def drawn(module: str, function: str, most: int, seed: int) -> list[Edit]:
     return list(dict.fromkeys([*first, *offered]))[:most]
 
 
-def in_a_fork(work: Callable[[], Any]) -> Any:
-    """What the work comes to, in a process of its own; None when that process ends without a word."""
+def in_a_fork(work: Callable[[], Any], limit: float = 0) -> Any:
+    """What the work comes to, in a process of its own; None when that process ends without a word. limit: seconds of
+    processor time, 0 for no limit."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
         os.setsid()
-        signal.setitimer(signal.ITIMER_PROF, LIMIT)
+        signal.setitimer(signal.ITIMER_PROF, limit)
         try:
             os.write(writing, json.dumps(work()).encode())
         finally:
@@ -124,8 +125,11 @@ class Mutation:
             return [(number, *_watched(item, _next(items, number), wanted)) for number, item in enumerate(items)]
 
         found = in_a_fork(watched)
-        if found is None or any(names == ["failed"] for _, _, names in found):
-            raise pytest.UsageError("the tests must pass before anything is edited")
+        failed = [items[number].nodeid for number, _, names in found or () if names == ["failed"]]
+        if found is None or failed:
+            raise pytest.UsageError(
+                f"before anything is edited the tests must pass: {', '.join(failed) or 'they ended'}"
+            )
         entered: dict[str, list[int]] = {}
         for number, _, names in sorted(found, key=lambda one: one[1]):
             for name in names:
@@ -143,7 +147,7 @@ class Mutation:
                     return [line, item.nodeid]
             return [line, ""]
 
-        said = in_a_fork(caught) if items else ["", ""]
+        said = in_a_fork(caught, LIMIT) if items else ["", ""]
         state = "never entered" if not items else "noticed" if said is None or said[1] else "unnoticed"
         self.counts[state] += 1
         if state != "noticed":
