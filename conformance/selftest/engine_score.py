@@ -57,13 +57,6 @@ class Equivalent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: str
 
 
-class Faults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The list."""
-
-    function: tuple[Functions, ...]
-    equivalent: tuple[Equivalent, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class EngineFault:
     """One edit."""
@@ -76,6 +69,15 @@ class EngineFault:
     @property
     def name(self) -> str:
         return f"{self.function}: {self.edit} {self.nth}"
+
+
+class Faults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The list."""
+
+    function: tuple[Functions, ...]
+    chosen: tuple[EngineFault, ...] = ()
+    """Edits that somebody chose from the engine's source; they come after the drawn ones."""
+    equivalent: tuple[Equivalent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +220,7 @@ def score(
     try:
         with StartedWorker(find(target, "cpu"), "cpu", out / "engine-score.log") as asked:
             scorer = Scorer(asked, bound)
-            drawn = draw(scorer.offers(faults), seed)
+            drawn = (*draw(scorer.offers(faults), seed), *faults.chosen)
             for fault in drawn[shard[0] - 1 : most : shard[1]]:
                 reason = argued.get((fault.function, fault.edit, fault.nth), "")
                 if not reason or bound is None:
