@@ -47,6 +47,7 @@ PREEMPTED = "preemption-retracts-a-search"
 PROMISED = "rows-are-promised-twice"
 GATHERED = "padding-counts-no-beams"
 FAILED = "failed-transfer-stays-in-flight"
+WAITED = "given-up-while-waiting-stays-in-flight"
 TRANSFERRED = "transferred-turn-has-a-record-too-many"
 STAGES = "worker-knows-no-stages"
 UNTOLD = "turn-loses-its-transfer"
@@ -65,6 +66,7 @@ SCHEDULER_BUGS: dict[str, str] = {
     PROMISED: "the rows that a beam search will need are given to a request that is admitted with it",
     GATHERED: "a forward is padded to its requests, without the further rows of its beam searches",
     FAILED: "a streaming session's turn that is given up on a decode server before its cache came stays in flight",
+    WAITED: "a streaming session's turn that is given up before it ran stays in flight",
     TRANSFERRED: "a streaming session's second turn on a decode server brings a record where there is one",
     STAGES: "a speculative worker that runs in step with the scheduler is handed a pipeline's tensors, and takes none",
     UNTOLD: "a session's turn on a decode server does not know which server has its cache, and raises",
@@ -113,8 +115,8 @@ class KnownHistories(Histories):
         """Sessions that were asked for a turn which they had to refuse."""
         self.ended: dict[str, int] = {}
         """Requests that have ended -> their tokens, over all beams."""
-        self.failed: set[str] = set()
-        """Turns that were given up before their cache had come from another engine, and stay in flight."""
+        self.failed: dict[str, str] = {}
+        """Turns that were given up before they ran, and stay in flight -> by which bug."""
         self.sent_back: dict[str, str] = {}
         """Beam searches that were retracted with their rows -> by which bug."""
         self.kept_rows = 0
@@ -135,7 +137,7 @@ class KnownHistories(Histories):
         self.at = at
         match event:
             case events.Output(req=req):
-                refused = FAILED in self.causes.get(req, ()) and event.finished
+                refused = self.causes.get(req, set()) & {FAILED, WAITED} and event.finished
                 live = None if req in self.unsettled else self.live.get(req)
                 judged = live is not None and (not live.refuse or bool(event.finished))
                 if judged and (not refused or event.message == IN_FLIGHT):
@@ -181,7 +183,7 @@ class KnownHistories(Histories):
         if live is None or live.refuse:
             self.beside.add(event.session)
             if session is not None and session.in_flight in self.failed:
-                self.touch(event.req, FAILED)
+                self.touch(event.req, self.failed[session.in_flight])
             return live
         start = live.width - own.shape[1]
         made = Media([NOTHING])
@@ -260,6 +262,7 @@ class KnownHistories(Histories):
         session = self.sessions.get(live.session)
         left = self.retracted.get(live.name, 0)
         in_flight = "" if session is None else session.in_flight
+        never_ran = not live.computed
         super().finish(live, reason)
         if left and session is not None:
             session.turns[live.name].finished = "length"
@@ -269,9 +272,10 @@ class KnownHistories(Histories):
         elif reason == "abort" and ABORTED in self.bugs:
             self.drop(live.name, ABORTED)
         never_came = self.server.get("disaggregation_mode") == "decode" and live.name not in self.batched
-        if session is not None and session.streaming and reason == "abort" and never_came and FAILED in self.bugs:
+        stays = next((bug for bug, so in ((FAILED, never_came), (WAITED, never_ran)) if so and bug in self.bugs), "")
+        if session is not None and session.streaming and reason == "abort" and stays:
             session.in_flight = live.name
-            self.failed.add(live.name)
+            self.failed[live.name] = stays
 
     # ------------------------------------------------------------ rows
 

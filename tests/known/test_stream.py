@@ -135,6 +135,15 @@ def test_of_two_turns_at_once_the_second_to_end_has_another_record() -> None:
     assert told(*turn, died) == [(2, False)]
 
 
+def test_a_turn_that_was_given_up_before_it_ran_stays_in_flight() -> None:
+    words = "Streaming session already has an active request."
+    turns = (arrive(session="s"), events.Aborted("a"), Output("a", finished="abort"), arrive("b", session="s"))
+    refused = Output("b", finished="abort", message=words)
+    assert told(Opened("s", streaming=True), *turns, refused) == [(5, True)]
+    ran = (turns[0], extend(0, ROWS), *turns[1:])
+    assert told(Opened("s", streaming=True), *ran, refused) == [(6, False)]
+
+
 def test_numbers_that_fit_no_table_are_expected_by_nothing() -> None:
     far = replace(PLAIN, prefix_lens=(-2,))
     found = told(Opened("s"), arrive(session="s"), Closed("s"), far)
