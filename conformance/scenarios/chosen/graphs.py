@@ -6,6 +6,7 @@ from typing import Any
 from ropecheck.conformance.scenario.operations import Operation, Scenario
 from ropecheck.conformance.scenario.words import decode, draft, draft_extend, verify
 from ropecheck.conformance.scenarios.chosen.script import PROMPTS, chain, running, scenario
+from ropecheck.spec.history import text, video
 
 RUNNERS = {
     "draft": ("graph", ""),
@@ -52,6 +53,14 @@ def _target() -> list[Scenario]:
             verify((0, 2), (three, three), path="direct", **graph),
         ),
         loaded("data-parallel decode, padded", "Padded to a busier rank's batch.", decode((0, 2), **other_rank)),
+        scenario(
+            "data-parallel decode and verify, far positions padded",
+            "A long prompt and a slow clip, in rows that a busier rank makes wider.",
+            running((text(5000), video(2, 2, 2, 40_000.0), text(1)), PROMPTS["text"]),
+            decode((0, 1), **other_rank),
+            verify((0, 1), (three, three), **other_rank),
+            family="qwen2_5_vl",
+        ),
         loaded(
             "data-parallel decode of text, padded",
             "Text-only batches have three rows to pad as well.",
