@@ -5,6 +5,7 @@ sequence follows from the plan alone: a campaign that is resumed goes on where i
 in when it is given out.
 """
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,10 @@ GENERATIONS = 8
 
 SEARCHED = ("hypothesis", "stateful", "families")
 """Phases that another seed makes new scenarios for."""
+
+DRAWN = ("drawn-scripts",)
+"""Likewise for `scheduler`, whose chosen and small scripts are the same for every seed: a block of its own, since each
+server starts once a block."""
 
 
 class CampaignPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,7 +67,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     seen: tuple[str, ...] = ()
     """What the campaign reached until now: a guided search keeps only what reaches more."""
     given: tuple[bytes, ...] = ()
-    """Stored scenarios to make smaller, instead of phases: of the findings that the campaign ends with."""
+    """Stored scenarios and scripts to make smaller, instead of phases: of the findings that the campaign ends with."""
 
     @property
     def name(self) -> str:
@@ -114,15 +119,19 @@ def blocks(plan: CampaignPlan, target: str) -> Iterator[Block]:
     searched = tuple(name for name in names if name in SEARCHED)
     if plan.guided and set(searched) & {"hypothesis", "stateful"}:
         searched = ("guided", *(name for name in searched if name == "families"))
-    step = 0
-    while searched and (plan.rounds is None or step < plan.rounds):
-        step += 1
-        yield Block(
-            target=target,
-            number=plan.shards + step - 1,
-            device=plan.device,
-            seed=plan.seed + step,
-            phases=searched,
-            corpus=plan.corpus,
-            cover=plan.cover,
-        )
+    kinds = [kind for kind in (searched, DRAWN if "scheduler" in names else ()) if kind]
+    number = plan.shards
+    if not kinds:
+        return
+    for step in itertools.count(1) if plan.rounds is None else range(1, plan.rounds + 1):
+        for kind in kinds:
+            yield Block(
+                target=target,
+                number=number,
+                device=plan.device,
+                seed=plan.seed + step,
+                phases=kind,
+                corpus=plan.corpus,
+                cover=plan.cover,
+            )
+            number += 1

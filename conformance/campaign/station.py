@@ -20,7 +20,7 @@ from ropecheck.conformance.run.processor_time import cpu_seconds
 from ropecheck.conformance.run.seat import RunLimits
 from ropecheck.conformance.run.session import Settings, pool_of, run
 from ropecheck.conformance.scenario.operations import Scenario
-from ropecheck.conformance.store.files import Stored
+from ropecheck.conformance.store.files import stored_of, subject_of
 from ropecheck.conformance.subject import AnyPlan
 from ropecheck.conformance.targets import registry
 from ropecheck.conformance.version import spec_hash, suite_version
@@ -60,9 +60,9 @@ def in_order(names: tuple[str, ...]) -> tuple[phases.Phase, ...]:
 
 
 def _of(given: tuple[bytes, ...]) -> phases.Phase:
-    """The stored scenarios as a phase."""
-    scenarios = [msgspec.json.decode(body, type=Stored).scenario for body in given]
-    return phases.Phase(name="given", summary="", drive=lambda driver: driver.check_all(scenarios))
+    """The stored scenarios and scripts as a phase."""
+    subjects = [subject_of(stored_of(body)) for body in given]
+    return phases.Phase(name="given", summary="", drive=lambda driver: driver.check_all(subjects))
 
 
 class Station:

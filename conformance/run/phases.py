@@ -222,6 +222,13 @@ def _scheduler(driver: Driver) -> None:
     driver.check_all(scripts, total=len(scripts))
 
 
+def _drawn_scripts(driver: Driver) -> None:
+    """Those of `scheduler` that another seed makes anew."""
+    from ropecheck.conformance.scripts.draws import random_scripts
+
+    driver.check_all(by_server(random_scripts(driver.options.seed, SCRIPT_COUNT)), total=SCRIPT_COUNT)
+
+
 SCRIPTS_A_SEED = 20
 SEEDS_AT_ONCE = 10
 """Of `fuzz --scripts`."""
@@ -340,6 +347,16 @@ register(Phase(name="pairs", summary="far values in every mode, every pair of tw
 register(Phase(name="corpus", summary="scenarios that were kept", drive=_corpus, default=False, accepts=_has_corpus))
 register(Phase(name="guided", summary="random scenarios that follow what they reach", drive=_guided, default=False))
 register(Phase(name="fuzz", summary="random scenarios until the time is up", drive=_fuzz, default=False))
+register(
+    Phase(
+        name="drawn-scripts",
+        summary="of these scripts, those that are drawn by the seed",
+        drive=_drawn_scripts,
+        default=False,
+        devices=("cpu",),
+        needs="scheduler",
+    )
+)
 register(
     Phase(
         name="fuzz-scripts",

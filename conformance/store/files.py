@@ -158,6 +158,16 @@ _FORMS = (
 )
 
 
+def _form_of(raw: dict[str, Any]) -> _Form:
+    return next((one for one in _FORMS if one.name in raw or one.mark in raw), _FORMS[-1])
+
+
+def stored_of(body: bytes) -> AnyStored:
+    """A stored failure as a run of this suite wrote it."""
+    raw = msgspec.json.decode(body)
+    return msgspec.convert(raw, _form_of(raw).stored)
+
+
 def read_any(path: Path) -> AnyStored:
     """A stored failure; a bare scenario, case or client's script counts as one without target and failures.
 
@@ -166,7 +176,7 @@ def read_any(path: Path) -> AnyStored:
     raw = json_of(path, Any)
     if not isinstance(raw, dict):
         raise UsageError(f"{path}: a scenario is a JSON object, not {type(raw).__name__}")
-    form = next((one for one in _FORMS if one.name in raw or one.mark in raw), _FORMS[-1])
+    form = _form_of(raw)
     bare = form.name not in raw
     run = {"target": "", "version": "", "device": ""} if bare else raw
     try:

@@ -253,7 +253,8 @@ class Judge:
             histories.finish(live, "abort")
             return
         if live.refuse is not None and (event.finished or event.tokens):
-            refused = event.finished == "abort" and not live.outputs and _refusal(event.message)
+            dummy = not live.delivered and live.width == 1  # a refused turn runs as one token
+            refused = event.finished == "abort" and (dummy or not live.outputs) and _refusal(event.message)
             yield from self._refusal(live, refused, event, at)
         sure = _refusal(event.message)
         if live.held is not None and event.finished == "abort" and (sure or (live.given_up and not live.delivered)):

@@ -18,9 +18,13 @@ from ropecheck.conformance.report.json_file import FindingReport, Report
 from ropecheck.conformance.results.merge import merge
 from ropecheck.conformance.scenario.operations import Scenario
 from ropecheck.conformance.scenarios.random import random_scenarios
+from ropecheck.conformance.scripts.script import Script, Step
+from ropecheck.conformance.store.files import Stored, StoredScript, pretty, stored_of
 from tests.campaign.here import Here
 from tests.campaign.planted import DEAD, FAULTY
 from tests.campaign.support import BLOCKS, PLAN, Scripted, merged, run_here, timeless
+
+SGLANG = "sglang"
 
 pytestmark = pytest.mark.xdist_group("campaign")  # what is slow to make is made once
 
@@ -138,6 +142,20 @@ def test_the_time_of_all_drivers_counts(whole: tuple[Report, dict[int, BlockDone
     driver = _drive(tmp_path, Scripted(alone), seconds=3600.0)
     assert driver.given == 0
     assert driver.ledger.state.seconds >= 3600.0
+
+
+@pytest.mark.parametrize("guided", [False, True])
+def test_each_seed_draws_scenarios_and_scripts_anew(guided: bool) -> None:
+    plan = CampaignPlan(targets=(SGLANG,), shards=1, rounds=2, guided=guided)
+    first, *later = blocks(plan, SGLANG)
+    assert "scheduler" in first.phases
+    drawn = ("guided", "families") if guided else ("hypothesis", "stateful", "families")
+    assert [(one.number, one.seed, one.phases) for one in later] == [
+        (1, 1, drawn),
+        (2, 1, ("drawn-scripts",)),
+        (3, 2, drawn),
+        (4, 2, ("drawn-scripts",)),
+    ]
 
 
 @pytest.mark.parametrize("change", [{"seed": 5}, {"shards": 5}, {"rounds": None}])
@@ -265,3 +283,13 @@ def _operations(out: Path, finding: FindingReport) -> list[object]:
     stored = msgspec.json.decode((out / FAULTY / finding.witness.file).read_bytes())
     operations: list[object] = stored["scenario"]["ops"]
     return operations
+
+
+def test_witnesses_of_scripts_are_made_smaller_as_well() -> None:
+    script = Script(name="one", server="plain", actions=(Step(),))
+    scenario = next(random_scenarios(0, 1))
+    stored = (
+        StoredScript(target=SGLANG, version="1", device="cpu", script=script),
+        Stored(target=SGLANG, version="1", device="cpu", scenario=scenario),
+    )
+    assert [stored_of(pretty(one)) for one in stored] == list(stored)

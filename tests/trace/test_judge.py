@@ -257,6 +257,14 @@ def test_or_it_is_refused() -> None:
     assert keys(*GIVEN_UP, DUMMY, REFUSED, child, Output("c", (50,), "length")) == taken
 
 
+def test_a_first_turn_of_one_token_may_not_be_refused() -> None:
+    """The forward of a refused turn's dummy token looks like its own."""
+    turn = (Opened("s"), arrive("a", WORD, session="s"), prefill("a", 0, 1))
+    refused = Output("a", (50,), "abort", "the session says no")
+    assert keys(*turn, refused) == [("session.refused", "session", "refused")]
+    assert not keys(*turn, Output("a", (50,), "length"))
+
+
 REPLACED = (
     *(Opened("s"), arrive(session="s", new=4), prefill("a"), Output("a", (50,))),
     arrive("b", WORD, 1, session="s", parent="a", replace=True),
