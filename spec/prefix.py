@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ropecheck.spec.history import Column
+from ropecheck.spec.history import Column, Family, History, run_length
 from ropecheck.spec.rules import MROPE, Violation, rule
 
 
@@ -19,6 +19,8 @@ class Hit:
     """Those of the request that wrote the cache."""
     tokens: int
     """Observed: how many it is served."""
+    alike: int
+    """Leading tokens that both requests have: up to the first item that is another one."""
 
 
 def agreeing(own: Sequence[Column], other: Sequence[Column]) -> int:
@@ -31,13 +33,30 @@ def agreeing(own: Sequence[Column], other: Sequence[Column]) -> int:
     return count
 
 
+def alike(family: Family, own: History, other: History) -> int:
+    """Leading tokens of both: equal text, and items of one kind and length, whose insides are the columns' matter.
+
+    Of an item that is longer in one of them no token is the other's: an encoder reads an item as a whole.
+    """
+    count = 0
+    for mine, theirs in zip(own, other, strict=False):
+        sizes = run_length(family, mine), run_length(family, theirs)
+        if mine.kind == theirs.kind and sizes[0] == sizes[1]:
+            count += sizes[0]
+            continue
+        return count + (min(sizes) if mine.is_text and theirs.is_text else 0)
+    return count
+
+
 @rule("prefix.identity", of=Hit, source=MROPE)
 def identity(hit: Hit) -> Violation | None:
-    """A hit on another request's tokens must be no longer than the columns of both requests agree.
+    """A hit on another request's tokens must be no longer than the columns of both requests agree, and must end before
+    the first item that is another one.
 
     Equal token ids and equal pixels are not enough: intervals, and grids of equal bytes, go into the columns as well.
     """
-    most = agreeing(hit.own, hit.other)
+    columns = agreeing(hit.own, hit.other)
+    most = min(columns, hit.alike)
     if hit.tokens <= most:
         return None
     return Violation(
@@ -45,6 +64,6 @@ def identity(hit: Hit) -> Violation | None:
         at=most,
         expected=most,
         observed=hit.tokens,
-        shape="hit across other columns",
-        message=f"the second request is served {hit.tokens} of {len(hit.own)} tokens; its columns agree for {most}",
+        shape="hit across other columns" if hit.tokens > columns else "hit across another item",
+        message=f"the second request is served {hit.tokens} of {len(hit.own)} tokens; {most} are as the first one's",
     )

@@ -24,24 +24,22 @@ Made = Callable[[protocol.PromptTable], tuple[Any, Any]]
 
 
 def drive(step: protocol.PromptTable, made: Made, call: Callable[..., Any]) -> protocol.Result:
-    """The tables of both requests, side by side, and the hit."""
+    """The second request's table, and the hit."""
     import torch
 
     batch = imported("sglang.srt.managers.schedule_batch")
     radix = imported("sglang.srt.mem_cache.radix_cache")
     base = imported("sglang.srt.mem_cache.base_prefix_cache")
-    tables, deltas, keys = [], [], []
+    keys = []
     for one in step.parts:
         output, inputs = made(one)
         padded = call(batch.MultimodalProcessorOutput.build_padded_input_ids, output.input_ids, inputs.mm_items)
         keys.append(radix.RadixKey(array("q", padded or output.input_ids), None))
-        tables.append(inputs.mrope_positions)
-        deltas.append(inputs.mrope_position_delta.reshape(1, 1))
     cache = call(radix.RadixCache.create_simulated)
-    held = torch.arange(len(tables[0][0]), dtype=torch.int64)
+    held = torch.arange(len(keys[0]), dtype=torch.int64)
     call(cache.insert, base.InsertParams(key=keys[0], value=held))
     found = call(cache.match_prefix, base.MatchPrefixParams(key=keys[1]))
-    table, delta = torch.stack(tables, dim=1), torch.cat(deltas)
+    table, delta = inputs.mrope_positions, inputs.mrope_position_delta.reshape(1, 1)
     served = found.device_prefix_len if hasattr(found, "device_prefix_len") else len(found.device_indices)
     return protocol.PromptTables(_pack(table), _pack(delta), None, "RadixCache.match_prefix", None, int(served))
 

@@ -12,6 +12,7 @@ Faked: what `media` and `models` list; the scheduler of the fallback is a stand-
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 from array import array
 from collections.abc import Callable
@@ -81,7 +82,7 @@ def sent_through(step: protocol.PromptTable, name: str, call: Call, plain: bool 
     place = BACK_END if name == "transformers back end" else models.engine_class(step.family)
     processor = models.engine_processor(step.family, fields, *place)
     if name.startswith(TURNS):
-        inputs, ids = turns.drive(step, process, padding(processor), processor, name != TURNS, call)
+        inputs, ids = turns.drive(step, process, padding(processor), processor, name.endswith("without a table"), call)
         return types.SimpleNamespace(input_ids=unpadded(ids, inputs.mm_items, model, processor)), inputs, processor
     output = process(step)
     inputs = call(imported("sglang.srt.managers.schedule_batch").MultimodalInputs.from_processor_output, output)
@@ -214,9 +215,12 @@ PROCESSED = {
 """What a client sends on of the output of the model's processor."""
 
 
-def preprocessed(processor: Any, sent: media.Message, call: Call) -> Any:
-    """Pictures and clips that a client ran through the model's processor itself ("processor_output")."""
+def preprocessed(processor: Any, sent: media.Message, call: Call, lists: bool = False) -> Any:
+    """Pictures and clips that a client ran through the model's processor itself ("processor_output"). lists: grids are
+    lists."""
     ids, made = ran(processor, sent)
+    if lists:
+        made = {name: value.tolist() if name.endswith("grid_thw") else value for name, value in made.items()}
     given = {
         kind: [{"format": "processor_output", **{name: made[name] for name in names if name in made}}]
         for kind, names in PROCESSED.items()
@@ -331,6 +335,7 @@ ROUTES: dict[str, Callable[[Any, media.Message, Call], Any]] = {
     "batch": batch,
     "cache": cached,
     "processor output": preprocessed,
+    "processor output, grids in lists": functools.partial(preprocessed, lists=True),
     "embeddings": embedded,
     "encoder apart": encoder.received,
     "scheduler": client,
@@ -339,6 +344,7 @@ ROUTES: dict[str, Callable[[Any, media.Message, Call], Any]] = {
     "dictionary": dictionary,
     "second turn": client,
     "second turn without a table": client,
+    "second turn out of the cache": cached,
 }
 
 RAN = {
@@ -348,6 +354,7 @@ RAN = {
     "rust server": "wrap_encoded",
     "second turn": "extend_image_inputs",
     "second turn without a table": "compute_mrope_positions",
+    "second turn out of the cache": "extend_image_inputs",
 }
 
 BACK_END = ("transformers_auto", "TransformersAutoMultimodalProcessor")

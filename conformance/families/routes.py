@@ -8,6 +8,7 @@ ROUTES: dict[str, str] = {
     "batch": "one of two requests that are sent in lists",
     "cache": "pictures out of the cache of preprocessed media",
     "processor output": "pictures that the client preprocessed",
+    "processor output, grids in lists": "the same, with grids in lists",
     "embeddings": "pictures that the client ran through the vision tower",
     "encoder apart": "the vision tower in another process (EPD)",
     "scheduler": "a request without a table: the scheduler's fallback",
@@ -16,6 +17,7 @@ ROUTES: dict[str, str] = {
     "dictionary": "a processor's output as a dictionary",
     "second turn": "a session's second turn, as its scheduler takes it in",
     "second turn without a table": "the same, where the scheduler's fallback makes the table",
+    "second turn out of the cache": "the same, whose processor hands over padded ids",
 }
 """Name -> what it is."""
 

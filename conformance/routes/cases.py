@@ -57,11 +57,17 @@ PAIRED = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 
 
 def pairs(family: str) -> Iterator[Case]:
-    """Two requests of equal tokens and equal pixels, plain grey, with columns that agree or do not."""
+    """Two requests of equal pixels, plain grey, with columns that agree or do not."""
 
     def case(name: str, route: str, first: Prompt, second: Prompt) -> Case:
         return Case(f"{family}: {name} (two requests, {route})", family, (first, second), PREFIX + TWICE + route)
 
+    if family not in PAIRED:
+        last = (words(2), sound(300), words(1))
+        yield case("two sounds, another first one", "client", (sound(120), *last), (sound(200), *last))
+        return
+    last = (words(2), picture(4, 4), words(1))
+    yield case("two pictures, another first one", "client", (picture(4, 6), *last), (picture(8, 6), *last))
     flat = (words(2), picture(4, 6), words(3))
     tall = (words(2), picture(6, 4), words(3))
     for route in IDENTITY_ROUTES:
@@ -188,10 +194,16 @@ def routed(family: str) -> Iterator[Case]:
     for kind, prompts in (("image", images() | resized()), ("video", videos()), ("audio", sounds("image" in kinds))):
         if kind in kinds and (family, kind) not in UNSENT:
             yield from _of(family, prompts, routes_of(family, kind))
+    if family in ("qwen2_vl", "qwen3_vl"):
+        mixed = {name: prompt for name, prompt in turns().items() if name == "a picture, then a clip"}
+        yield from _of(family, mixed, ("processor output, grids in lists",))
     if family in QWEN:
         yield from _of(family, images() | (videos() if family in PAIRED else {}), (BACK_END,))
     if family in PAIRED:
         yield from _of(family, turns(), TURNS)
+        two = {name: prompt for name, prompt in turns().items() if name == "two pictures"}
+        yield from _of(family, two, ("second turn out of the cache",))
+    if family in PAIRED or "audio" in kinds:
         yield from pairs(family)
 
 

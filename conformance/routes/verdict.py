@@ -20,7 +20,7 @@ from ropecheck.spec.families.glm_image import written_history
 from ropecheck.spec.families.prompt import Prompt
 from ropecheck.spec.families.rules import ExpandedPrompt
 from ropecheck.spec.history import History, OutOfDomain, Run
-from ropecheck.spec.prefix import Hit
+from ropecheck.spec.prefix import Hit, alike
 
 
 def judge(case: Case, result: protocol.Result) -> Outcome:
@@ -62,8 +62,10 @@ def counted_on(case: Case, result: protocol.PromptTables) -> bool:
 
 def _pair(tally: ScenarioTally, case: Case, hit: int) -> None:
     """Of two requests: how much the second may use of what the first has cached. Their tables are judged elsewhere."""
-    first, second = (prompt_table(FAMILIES[case.family], one.history).T.tolist() for one in case.laid)
-    for rule, found in ask(tally, case.mode, Hit(own=second, other=first, tokens=hit)):
+    family, (one, other) = FAMILIES[case.family], (laid.history for laid in case.laid)
+    first, second = (prompt_table(family, history).T.tolist() for history in (one, other))
+    view = Hit(own=second, other=first, tokens=hit, alike=alike(family, other, one))
+    for rule, found in ask(tally, case.mode, view):
         difference = Difference(found.axis, found.at, 1, found.expected, found.observed)
         tally.fail(of_builders.failure(case, rule.id, found.shape, found.message, difference))
 

@@ -21,8 +21,8 @@ from ropecheck.conformance.routes.cases import BACK_END, DRIVEN, cases, pairs, r
 from ropecheck.conformance.routes.verdict import judge
 from ropecheck.reference.prompt_tables import delta, prompt_table
 from ropecheck.spec.families import FAMILIES
-from ropecheck.spec.history import History, OutOfDomain, text, video
-from ropecheck.spec.prefix import Hit, agreeing, identity
+from ropecheck.spec.history import History, OutOfDomain, image, text, video
+from ropecheck.spec.prefix import Hit, agreeing, alike, identity
 
 
 def case_of(name: str) -> Case:
@@ -60,7 +60,7 @@ def test_every_route_has_cases_and_every_case_is_legal() -> None:
 
 def test_the_layout_of_timestamps_is_the_engines() -> None:
     case = case_of("qwen3_vl: one clip (client)")
-    other = (text(9), video(1, 4, 6), text(12), video(1, 4, 6), text(4))
+    other = (text(9), video(1, 4, 6), text(12), video(1, 4, 6), text(3))
     assert judge(case, answered(case, other)).state == "pass"
 
 
@@ -150,10 +150,21 @@ def test_a_hit_is_no_longer_than_the_columns_agree() -> None:
     assert [column[0] for column in first] == [0, 1, 2, 3, 4, 5, 6, 7, 8]
     assert [column[0] for column in second] == [0, 1, 2, 3, 7, 11, 12, 13, 14]
     assert agreeing(second, first) == 4
-    assert identity(Hit(own=second, other=first, tokens=4)) is None
-    assert identity(Hit(own=second, other=first, tokens=5)) is not None
+    assert identity(Hit(own=second, other=first, tokens=4, alike=9)) is None
+    assert identity(Hit(own=second, other=first, tokens=5, alike=9)) is not None
     assert paired(case, 4) == []
-    assert paired(case, 9) == ["the second request is served 9 of 9 tokens; its columns agree for 4"]
+    assert paired(case, 9) == ["the second request is served 9 of 9 tokens; 4 are as the first one's"]
+
+
+def test_a_hit_ends_before_another_item() -> None:
+    """A sound's columns are those of text, so that they agree for as long as the shorter one lasts: its marker and 16
+    tokens. The items differ from index 1 on."""
+    case = next(case for case in pairs("qwen3_omni") if case.name.startswith("qwen3_omni: two sounds"))
+    assert paired(case, 1) == []
+    assert paired(case, 2) == ["the second request is served 2 of 72 tokens; 1 are as the first one's"]
+    family, flat, tall = FAMILIES["qwen2_vl"], (text(3), image(1, 4, 6)), (text(3), image(1, 6, 4), text(1))
+    assert alike(family, flat, tall) == alike(family, tall, flat) == 9
+    assert alike(family, (text(3),), (text(2),)) == 2
 
 
 @pytest.mark.parametrize("family", ["qwen2_5_vl", "qwen3_vl"])
