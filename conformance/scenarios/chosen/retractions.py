@@ -2,7 +2,16 @@
 
 from collections.abc import Iterator
 
-from ropecheck.conformance.scenario.operations import Finish, Open, Operation, Reschedule, Retract, Scenario, Turn
+from ropecheck.conformance.scenario.operations import (
+    Finish,
+    Open,
+    Operation,
+    Reschedule,
+    Retract,
+    Scenario,
+    Submit,
+    Turn,
+)
 from ropecheck.conformance.scenario.words import decode, draft_extend, extend, mixed, verify, window
 from ropecheck.conformance.scenarios.chosen.script import (
     PROMPTS,
@@ -80,6 +89,16 @@ def _all() -> Iterator[Scenario]:
             verify((0,), (chain(4),), path="direct"),
             draft_extend((0,), 4, path="direct"),
         )
+    yield scenario(
+        "retract, prefix hit before",
+        "The prefix cache held a part of the prompt, and holds nothing any more.",
+        Submit(0, PROMPTS["image"]),
+        extend((window(0, hit=4),)),
+        replies(0, 3),
+        Retract(0),
+        answer(0),
+        decode((0,)),
+    )
     yield scenario(
         "retract one of a batch",
         "The others go on, and meet it again in a mixed batch.",
