@@ -42,7 +42,7 @@ UNCOVERED = {
 }
 
 NOT_DRIVEN = {
-    "UNO drafts": "start with a GPU and FlashAttention 3 alone",
+    "UNO drafts": "their batches hold no M-RoPE rows",
     "own batches of the frozen-KV MTP and multi-layer EAGLE graphs": "they are loaded with an EAGLE draft's batch",
     "DFLASH and DSPARK graphs; capture and replay": "load steps that are not called, and graphs themselves",
     "BailingMRotaryEmbedding": "a reader of three rows whose sections follow no paper",

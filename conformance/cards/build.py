@@ -125,8 +125,14 @@ def card(finding: Finding, folded: Sequence[Finding], summary: Summary) -> Card:
         witness_name=scenario.name,
         file=finding.file,
         replay=replay_command(header, finding.file) if finding.file else "",
+        level=_level(finding, summary),
         folded=tuple(_folded(one) for one in folded),
     )
+
+
+def _level(finding: Finding, summary: Summary) -> str:
+    command = replay_command(summary.header, finding.level_file) if finding.level_file else ""
+    return f"{finding.level}: {command}" if command else finding.level
 
 
 def _in_words(subject: Subject) -> str:

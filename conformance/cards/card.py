@@ -103,6 +103,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     witness_name: str
     file: str
     replay: str
+    level: str = ""
+    """Of a client's script: what the same forwards come to without a scheduler."""
     folded: tuple[FoldedLine, ...] = ()
 
     @property

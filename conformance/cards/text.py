@@ -46,6 +46,8 @@ def card_lines(card: Card) -> list[Text]:
     if card.requests:
         lines.append(Text("  requests before it:"))
         lines += [Text(f"    {_request(one)}") for one in card.requests]
+    if card.level:
+        lines.append(Text(f"  {card.level}"))
     if card.where:
         lines.append(Text(f"  at {card.where}"))
     if card.functions:

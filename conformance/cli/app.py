@@ -219,6 +219,7 @@ def replay(
         limits=RunLimits(scenario=limit_for(time_limit)),
         known_folder=known,
         witnesses=False,
+        known_levels=True,
         shrink_seconds=0,
         complete=False,
     )

@@ -19,7 +19,7 @@ from ropecheck.conformance.export import write
 from ropecheck.conformance.export.look import look
 from ropecheck.conformance.known.find import find_scenario
 from ropecheck.conformance.run.one import asked
-from ropecheck.conformance.store.files import Stored, write_atomic
+from ropecheck.conformance.store.files import Stored, StoredScript, write_atomic
 from ropecheck.conformance.targets.registry import DEFAULT
 
 
@@ -36,7 +36,12 @@ def export(
         raise UsageError(f"--as {form!r}{meant(form, write.SUFFIX)}; known: {', '.join(write.SUFFIX)}")
     stored = find_scenario(what, out, known)
     if not isinstance(stored, Stored):
-        raise UsageError(f"{what}: a prompt-table case; its builder is called with what `ropecheck replay` shows")
+        why = (
+            "a client's script; where it fails at function level too, `ropecheck replay` names the file to export"
+            if isinstance(stored, StoredScript)
+            else "a prompt-table case; its builder is called with what `ropecheck replay` shows"
+        )
+        raise UsageError(f"{what}: {why}")
     chosen = target_for(target or one_of("target", [stored.target]) or DEFAULT, "cpu")
     planned, answer, summary = asked(stored.scenario, chosen, out / "export", known)
     shown = cards(summary)

@@ -107,6 +107,10 @@ class Finding:
     """Where the witness is stored, relative to OUT."""
     was: str = ""
     """How the base breaks the same rule in the same mode of the witness, where a base is compared with."""
+    level: str = ""
+    """Of a script: what it comes to at function level."""
+    level_file: str = ""
+    """Where that is stored, relative to OUT, if it fails."""
     ran: tuple[str, ...] = ()
     """Engine functions that ran for the wrong result, "package/file.py:LINE name"; () where nobody could tell."""
     found: tuple[int, int, str] | None = None

@@ -54,6 +54,7 @@ from ropecheck.conformance.scripts.shrink import shrink_script
 from ropecheck.conformance.store.files import claimed, clear_failures, clear_reports, reserved
 from ropecheck.conformance.subject import AnyPlan, CasePlan, ScriptPlan, Subject, plan_of
 from ropecheck.conformance.targets.registry import Target
+from ropecheck.conformance.trace import function_level
 from ropecheck.conformance.trace.verdict import judge_script
 from ropecheck.conformance.versions import released
 from ropecheck.spec.history import OutOfDomain
@@ -91,6 +92,8 @@ class Settings:
     """Ask the workers which lines of the engine's position code ran; they are slower then."""
     trace: bool = True
     """Find out which engine functions ran for each finding."""
+    known_levels: bool = False
+    """Say known failures of scripts at function level too, and not new ones alone."""
     base: Base | None = None
     """Run everything there too, and expect what it does alike instead of asking the known-failure list."""
     choice: Choice = EVERYTHING
@@ -221,6 +224,33 @@ class Runner:
             if failure is not None:
                 self.tally.shrunk(finding, smaller, failure)
 
+    def say_at_function_level(self, known: bool, seconds: float) -> None:
+        """Of every new finding of a script, and of known ones where asked, what it comes to without a scheduler."""
+        deadline = time.monotonic() + seconds
+        for finding in self.tally.summary.findings:
+            script, failure = finding.scenario, finding.failure
+            asked = (finding.unexpected or known) and not failure.follows and not breaks_device(failure)
+            if isinstance(script, Script) and asked and time.monotonic() < deadline:
+                finding.level, finding.level_file = self._at_function_level(script, failure)
+
+    def _at_function_level(self, script: Script, failure: Failure) -> tuple[str, str]:
+        """In a line; and where the scenario is stored, if it fails."""
+        planned, answer = self._answer(script)
+        played = answer.results[0] if isinstance(answer, protocol.JobAnswer) else None
+        again = [one for one in verdict_of(planned, answer).failures if one.key == failure.key]
+        if not isinstance(played, protocol.Played) or not again:
+            return "cannot be said at function level: the script's answers are not always the same", ""
+        scenario = function_level.said(played.trace, again[0], f"{script.name}, at function level")
+        if isinstance(scenario, str):
+            return f"cannot be said at function level: {scenario}", ""
+        try:
+            outcome = self._quietly(scenario)
+        except OutOfDomain as error:
+            return f"cannot be said at function level: {error}", ""
+        told = function_level.compared(again[0], scenario, outcome)
+        file = self.tally.beside(scenario, outcome) if outcome.failures else ""
+        return (f"not at function level: {told}" if told else "also at function level"), file
+
     def trace(self) -> None:
         """Find out which engine functions ran for each finding that is no consequence."""
         causes = [
@@ -237,11 +267,12 @@ class Runner:
             return (planned, answer) if isinstance(answer, protocol.JobAnswer) else None
         raise AssertionError("the pool answers every plan")
 
+    def _answer(self, scenario: Subject) -> tuple[AnyPlan, Reply]:
+        return next(iter(self._pool.answers([plan_of(scenario, self._device)])))
+
     def _quietly(self, scenario: Subject) -> Outcome:
         """A scenario's outcome, outside all counts."""
-        for planned, answer in self._pool.answers(self._plans([scenario])):
-            return verdict_of(planned, answer)
-        raise AssertionError("the pool answers every plan")
+        return verdict_of(*self._answer(scenario))
 
     def _news(self, scenario: Subject) -> Outcome:
         """The same, of its failures only those that nobody expects: what is new must not shrink to what is known."""
@@ -512,6 +543,7 @@ def run(settings: Settings, listeners: Iterable[Listener], warm: Pool[AnyPlan] |
                 summary.stopped = str(reason)
             runner.compare()
             runner.shrink_new(settings.shrink_seconds)
+            runner.say_at_function_level(settings.known_levels, SHRINK_ONE)
             if settings.trace:
                 runner.trace()
         except KeyboardInterrupt:

@@ -179,6 +179,10 @@ class Tally:
         outcome = Outcome(scenario=scenario.id, name=scenario.name, failures=(failure,))
         self._store(finding, outcome)
 
+    def beside(self, scenario: Scenario, outcome: Outcome) -> str:
+        """Store what shows a finding in another form; its file, relative to OUT."""
+        return self._write(scenario, outcome.failures, ())
+
     def _unrun(self, scenario: Subject, unrun: tuple[Unrun, ...]) -> None:
         if len(self.summary.unrun) < MAX_UNRUN:
             self.summary.unrun.append((scenario, unrun[0], self._write(scenario, (), unrun)))

@@ -160,10 +160,7 @@ class Histories:
 
     def arrive(self, event: events.Arrived) -> LiveRequest | None:
         """A request arrives. None where nothing can be said of it."""
-        new = tuple(
-            Run(kind=run.kind, tokens=run.tokens, grid=run.grid, seconds_per_grid=run.seconds_per_grid)
-            for run in event.prompt
-        )
+        new = brought(event)
         self.unsettled.discard(event.req)
         if not event.session:
             return self._join(event, new, self._width(new), refuse=None)
@@ -336,6 +333,14 @@ class Histories:
         self.live.clear()
         self.unsettled.clear()
         self.blind = False
+
+
+def brought(event: events.Arrived) -> History:
+    """What a request itself brings."""
+    return tuple(
+        Run(kind=run.kind, tokens=run.tokens, grid=run.grid, seconds_per_grid=run.seconds_per_grid)
+        for run in event.prompt
+    )
 
 
 def joined(*parts: History) -> History:

@@ -1,7 +1,7 @@
 """The real worker over the real engine, with a fault planted in the engine for the length of a job.
 
-Job "plant:NAME" runs with the fault of that name, job "fault:NAME" with one of `engine_faults`, and job "mend:CAUSE"
-with that known bug mended.
+Job "plant:NAME" runs with the fault of that name, job "fault:NAME" with one of `engine_faults`, job "patch:NAME" with
+one of `scheduler.faults`, and job "mend:CAUSE" with that known bug mended.
 
 The faults lie where an adapter that looked away would report nothing.
 """
@@ -15,6 +15,7 @@ from typing import Any
 
 from ropecheck.adapters import protocol
 from ropecheck.adapters.sglang import jobs, mends, worker
+from ropecheck.adapters.sglang.scheduler import faults
 from tests.adapters_sglang import family_faults
 from tests.adapters_sglang.engine_faults import FAULTS, MASKS, OTHERS
 
@@ -107,10 +108,22 @@ def planted(engine: Any, name: str) -> Iterator[None]:
         cls.init_new = held
 
 
+@contextlib.contextmanager
+def patched(name: str) -> Iterator[None]:
+    """The text of the engine is changed."""
+    owner, attribute, held = faults.apply(faults.FAULTS[name])
+    try:
+        yield
+    finally:
+        setattr(owner, attribute, held)
+
+
 def changed(engine: Any, kind: str, name: str) -> contextlib.AbstractContextManager[None]:
     """The engine as the job's id wants it."""
     if kind == "plant":
         return planted(engine, name)
+    if kind == "patch":
+        return patched(name)
     masks = {name: fault for name, (_, fault) in (*MASKS.items(), *family_faults.FAULTS.items())}
     chosen = {"mend": mends.MENDS, "fault": FAULTS | OTHERS | masks}.get(kind)
     return contextlib.nullcontext() if chosen is None else mends.changed(chosen[name])

@@ -6,7 +6,9 @@ One process imports the engine for all of it; each configuration is a fork.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -18,19 +20,28 @@ from ropecheck.adapters.sglang.scheduler import entered
 from ropecheck.adapters.sglang.scheduler.faults import FAULTS, VARIABLE
 from ropecheck.adapters.sglang.scheduler.host import Hosts, Told
 from ropecheck.adapters.sglang_routes import sources
+from ropecheck.conformance.cards.build import cards
+from ropecheck.conformance.cards.render import as_text
+from ropecheck.conformance.cards.text import card_lines
 from ropecheck.conformance.cli import check
 from ropecheck.conformance.judge.outcome import Failure, Outcome
 from ropecheck.conformance.known.failures import Known, applying, entries_for, load
 from ropecheck.conformance.known.stream import predicted
 from ropecheck.conformance.run import notices
+from ropecheck.conformance.run.session import Runner, Settings
 from ropecheck.conformance.scripts.chosen import all_scripts
 from ropecheck.conformance.scripts.plan import play_of
 from ropecheck.conformance.scripts.script import Arrive, Script
 from ropecheck.conformance.scripts.servers import servers
+from ropecheck.conformance.store.files import Stored, read_any
+from ropecheck.conformance.subject import AnyPlan, ScriptPlan
+from ropecheck.conformance.targets.registry import find
 from ropecheck.conformance.trace.verdict import judge_script
 from ropecheck.conformance.versions import NEWEST_KNOWN
 from ropecheck.spec.history import text
 from ropecheck.spec.rules import all_rules
+from tests.adapters_sglang.support import Worker
+from tests.report.support import header
 from tests.scheduler import planted
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("scheduler")]
@@ -136,6 +147,48 @@ def test_a_fault_in_the_schedulers_own_source_is_caught(hosts: Hosts, fault: str
             usual = {failure.key for failure in outcome(hosts, script).failures}
             left -= {rule for rule, _, _ in keys - usual}
     assert not left, "not caught"
+
+
+@pytest.mark.parametrize(
+    ("fault", "name", "line"),
+    [
+        ("prefix counted twice", "chunks beside a decode (plain)", "also at function level: ropecheck replay "),
+        ("rows after a filter", "stop tokens (plain)", "not at function level: the same forwards are right there"),
+        (
+            "prefix counted twice",
+            "close under a waiting turn (plain)",
+            "cannot be said at function level: no operation",
+        ),
+    ],
+    ids=["both", "the scheduler alone", "cannot be said"],
+)
+def test_a_fault_in_a_schedulers_source_is_asked_for_at_function_level(
+    hosts: Hosts, planted_worker: Worker, tmp_path: Path, fault: str, name: str, line: str
+) -> None:
+    """In the code that builds tables, in the scheduler's own, and where a client does what no operation does."""
+
+    class WithFault:
+        def answers(self, plans: Iterable[AnyPlan]) -> Iterator[tuple[AnyPlan, protocol.JobAnswer]]:
+            for planned in plans:
+                if isinstance(planned, ScriptPlan):
+                    played = protocol.Played(told(hosts, planned.scenario, fault).trace)
+                    yield planned, protocol.JobAnswer(planned.job.id, (played,), 0, 0)
+                else:
+                    job = msgspec.structs.replace(planned.job, id=f"patch:{fault}")
+                    yield planned, planted_worker.run(job)
+
+    target = find("sglang", "cpu")
+    runner = Runner(Settings(target=target, out=tmp_path), cast(Any, WithFault()), header(tmp_path), ())
+    runner.check_all([by_name(name)])
+    runner.say_at_function_level(known=False, seconds=60)
+    shown = next(card for card in cards(runner.tally.summary) if card.rule in BREAKS[fault])
+    assert shown.level.startswith(line)
+    assert shown.level in as_text(card_lines(shown))
+    for finding in runner.tally.summary.findings:
+        if finding.level_file:
+            stored = read_any(tmp_path / finding.level_file)
+            assert isinstance(stored, Stored)
+            assert stored.failures
 
 
 def test_a_check_of_the_function_that_splits_a_batch_looks_where_its_fault_is_caught() -> None:
