@@ -543,7 +543,8 @@ def run(settings: Settings, listeners: Iterable[Listener], warm: Pool[AnyPlan] |
                 summary.stopped = str(reason)
             runner.compare()
             runner.shrink_new(settings.shrink_seconds)
-            runner.say_at_function_level(settings.known_levels, SHRINK_ONE)
+            if settings.shrink_seconds or settings.known_levels:
+                runner.say_at_function_level(settings.known_levels, SHRINK_ONE)
             if settings.trace:
                 runner.trace()
         except KeyboardInterrupt:
