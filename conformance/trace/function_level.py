@@ -47,7 +47,7 @@ def _said(told: list[events.Event], failure: Failure, name: str) -> ops.Scenario
     assert isinstance(header, events.TraceHeader)
     of_tables = {rule.id for rule in (*rules_of(Row), *rules_of(Tables))}
     if not isinstance(last, events.Forward) or failure.rule not in of_tables:
-        raise OutOfDomain(f"{failure.rule} is a rule of schedulers, not of a forward's tables")
+        raise OutOfDomain(f"{failure.rule} speaks of no forward's tables")
     if last.draft:
         raise OutOfDomain("the forward is the draft model's")
     made: list[Histories] = []

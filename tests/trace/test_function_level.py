@@ -98,7 +98,7 @@ def test_turns_of_its_session_are_kept() -> None:
         ((OPENED, TURN, PREFILL, FIRST, Closed("s"), WRONG), "no operation closes a session"),
         ((replace(ARRIVE, embeds=True), PREFILL, FIRST, WRONG), "no operation sends embeddings"),
         ((ARRIVE, events.Transfer("a", (50,)), WRONG), "another engine computed the prompt"),
-        ((ARRIVE, PREFILL, FIRST, Output("a", (77,))), "schedule.reply is a rule of schedulers"),
+        ((ARRIVE, PREFILL, FIRST, Output("a", (77,))), "schedule.reply speaks of no forward"),
         ((ARRIVE, PREFILL, FIRST, replace(WRONG, mode="draft_decode", draft=True)), "the forward is the draft model's"),
         ((ARRIVE, replace(PREFILL, prefix_lens=(2,), rows=((9,) * 6,) * 3)), "window of 6 tokens, 4 left"),
     ],
