@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ropecheck import adapters
 
-PARTS = ("*.py", "sglang*/**/*.py")
+PARTS = ("*.py", "sglang*/**/*.py", "toys/*.py")
 """Files of the adapter that a job may need."""
 COLUMNS = 100
 

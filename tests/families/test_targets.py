@@ -11,9 +11,7 @@ import pytest
 from ropecheck.conformance.cli import app as cli
 from ropecheck.conformance.families.case import offered
 from ropecheck.conformance.families.cases import all_cases
-from ropecheck.conformance.known.differences import ANY, load, witness
-from ropecheck.conformance.known.failures import FOLDER
-from ropecheck.conformance.known.failures import load as load_known
+from ropecheck.conformance.known import differences, failures
 from ropecheck.conformance.run import baseline, phases
 from ropecheck.spec.families import FAMILIES
 
@@ -35,12 +33,15 @@ def test_every_family(
     totals = report["totals"]
     assert (totals["failed"], totals["could_not_run"]) == (0, 0)
     assert totals["engine_seconds"] > 0
-    witnesses = {known.witness.id for known in load_known(FOLDER) if known.entry.target == target}
-    shown = {witness(entry, target).id for entry in load() if entry.target in (target, ANY)}
+    version = report["target"]["version"]
+    known = failures.applying(failures.load(failures.FOLDER), target, version, "cpu")
+    witnesses = {one.witness.id for one in known}
+    listed = differences.applying(differences.load(), target, version)
+    shown = {differences.witness(entry, target).id for entry in listed}
     assert totals["scenarios"] == len(witnesses | shown | {case.id for case in all_cases(target, 0, 5)})
     assert (totals["forwards"] > 0) == bool(witnesses)
     checked = {mode["id"].removeprefix("prompt_table.") for mode in report["modes"] if "prompt_table" in mode["id"]}
     assert checked == {family for family in FAMILIES if offered(family, target) == "checked"}
     text = capsys.readouterr().out
-    for entry in load():
-        assert (f"known difference: {entry.id} " in text) == (entry.target in (target, ANY))
+    for entry in differences.load():
+        assert (f"known difference: {entry.id} " in text) == (entry in listed)
