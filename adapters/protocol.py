@@ -453,7 +453,8 @@ class PromptTables(msgspec.Struct, frozen=True, tag="prompt_tables"):
     ran: str = ""
     """The builder's qualified name."""
     kinds: tuple[int, ...] | None = None
-    """Where the engine expanded the prompt itself: per token of it 0 text, 1 image, 2 video, 3 audio."""
+    """Where the engine expanded the prompt itself: per token of it 0 text, 1 image, 2 video, 3 audio, 4 a word of
+    the client's."""
     hit: int | None = None
     """Of two requests: tokens of the second that the engine's prefix cache serves from the first."""
 

@@ -192,6 +192,8 @@ SECTIONS = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24,
 
 PIECES = ("<pad>", "<unk>", "w", "\u0120w", "\u0120", "\u0120seconds", "<", ">", ".", "\u010a", *"0123456789")
 """Ordinary tokens, as byte-level tokenizers write them: a word, timestamps in pieces, a newline."""
+CLIENTS = ("w", "\u0120w")
+"""Of these what a client writes."""
 UNNAMED = ("<image_id>", "</image_id>", "<|placeholder|>")
 """Special tokens that no configuration names."""
 

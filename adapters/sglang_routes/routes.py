@@ -53,13 +53,14 @@ def drive(step: protocol.PromptTable, call: Call) -> protocol.Result:
 
 
 def kinds_of(model: models.Model, processor: Any, ids: Any) -> tuple[int, ...]:
-    """Per token of the expanded prompt 0 text, 1 image, 2 video, 3 audio.
+    """Per token of the expanded prompt 0 text, 1 image, 2 video, 3 audio, 4 a word of the client's.
 
     A placeholder that pictures and clips share is a clip's between the clip's markers.
     """
     named = models.token_ids(processor._tokenizer, model)
     starts, ends = named.get("video_start_token_id"), named.get("video_end_token_id")
     codes = {named.get(f"{kind}_token_id"): code for code, kind in ((2, "video"), (1, "image"), (3, "audio"))}
+    codes |= dict.fromkeys(processor._tokenizer.convert_tokens_to_ids(models.CLIENTS), 4)
     found, inside = [], False
     for token in map(int, ids):
         inside = token == starts or (inside and token != ends)

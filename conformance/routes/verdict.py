@@ -12,12 +12,12 @@ from ropecheck.conformance.families.layout import Laid, lay_out
 from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Difference, Outcome
 from ropecheck.conformance.judge.tally import ScenarioTally
-from ropecheck.conformance.routes.kinds import KINDS
+from ropecheck.conformance.routes.kinds import KINDS, sent_kinds
 from ropecheck.reference.prompt_tables import prompt_table
 from ropecheck.reference.timeline import laid
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.families.glm_image import written_history
-from ropecheck.spec.families.prompt import Prompt
+from ropecheck.spec.families.prompt import Prompt, order
 from ropecheck.spec.families.rules import ExpandedPrompt
 from ropecheck.spec.history import History, OutOfDomain, Run
 from ropecheck.spec.prefix import Hit, alike
@@ -54,10 +54,11 @@ def as_written(case: Case) -> tuple[int, ...]:
 
 def counted_on(case: Case, result: protocol.PromptTables) -> bool:
     """Whether the message is as its client wrote it, every token at its index, and the delta says so."""
-    if result.kinds != as_written(case) or of_builders.array(result.delta).any():
+    kinds = tuple(kind % 4 for kind in result.kinds or ())  # a word is text
+    if kinds != as_written(case) or of_builders.array(result.delta).any():
         return False
     table = of_builders.array(result.table)
-    return np.array_equal(table, np.tile(np.arange(len(result.kinds)), (len(table), 1)))
+    return np.array_equal(table, np.tile(np.arange(len(kinds)), (len(table), 1)))
 
 
 def _pair(tally: ScenarioTally, case: Case, hit: int) -> None:
@@ -75,13 +76,16 @@ def expanded(case: Case, kinds: tuple[int, ...]) -> ExpandedPrompt:
     (sent,) = case.laid
     pictures = len(sent.image_grids) - len(sent.targets)
     prompt = Prompt(
-        kinds=tuple(KINDS[kind] for kind in kinds),
+        kinds=tuple(KINDS[kind % 4] for kind in kinds),
         image_grids=sent.image_grids[:pictures],
         video_grids=sent.video_grids,
         seconds_per_grid=sent.seconds if sent.video_grids else None,
         audio_tokens=tuple(run.tokens for run in sent.history if run.kind == "audio"),
     )
-    return ExpandedPrompt(family=FAMILIES[case.family], sent=sent.history, prompt=prompt)
+    written, kept = (tuple(KINDS[kind] for kind in kinds) for kinds in (sent_kinds(case), kinds))
+    return ExpandedPrompt(
+        family=FAMILIES[case.family], sent=sent.history, prompt=prompt, written=order(written), kept=order(kept)
+    )
 
 
 def _table(tally: ScenarioTally, case: Case, history: History, result: protocol.PromptTables) -> None:

@@ -7,12 +7,13 @@ import msgspec
 import numpy as np
 
 from ropecheck.adapters.protocol import PromptTables, Raised, Result
-from ropecheck.conformance.families.case import TARGETS, Case, expected, step
+from ropecheck.conformance.families.case import TARGETS, Case, expected
 from ropecheck.conformance.families.cases import chosen
 from ropecheck.conformance.families.routes import PREFIX, TWICE
 from ropecheck.conformance.families.verdict import array
 from ropecheck.conformance.reference_engine import tensor
 from ropecheck.conformance.routes.cases import cases as routed
+from ropecheck.conformance.routes.kinds import sent_kinds
 from ropecheck.reference.blocks import Table
 from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.families.omni import has_track
@@ -35,7 +36,7 @@ def right(case: Case, edit: Edit | None = None) -> Result:
         hit = min(agreeing(second, first), same)
         return PromptTables(tensor(tables[1]), tensor(np.zeros((1, 1), np.int64)), hit=hit)
     if case.builder.startswith(PREFIX):
-        return PromptTables(tensor(tables[0]), tensor(np.array([want.deltas])), None, "reference", step(case).kinds[0])
+        return PromptTables(tensor(tables[0]), tensor(np.array([want.deltas])), None, "reference", sent_kinds(case))
     axes = tables[0].shape[0]
     table = np.zeros((axes, len(tables), want.width), dtype=np.int64)
     ahead = max(full.shape[1] - len(one.ids) for full, one in zip(want.tables, case.laid, strict=True))
@@ -157,11 +158,14 @@ def _accepts(case: Case) -> Result | None:
     return right(msgspec.structs.replace(case, torn="")) if case.torn else None
 
 
-def _loses_a_token(case: Case) -> Result | None:
+def _moves_a_word(case: Case) -> Result | None:
+    """The word before the first item stands behind the last."""
     given = right(case)
-    if not isinstance(given, PromptTables) or given.kinds is None:
+    if not isinstance(given, PromptTables) or given.kinds is None or 4 not in given.kinds:
         return None
-    return msgspec.structs.replace(given, kinds=given.kinds[1:])
+    at = given.kinds.index(4)
+    kinds = (*given.kinds[:at], *given.kinds[at + 1 :], 4)
+    return None if kinds == given.kinds else msgspec.structs.replace(given, kinds=kinds)
 
 
 def _long_hit(case: Case) -> Result | None:
@@ -199,7 +203,7 @@ SLIPS = (
     BuilderSlip("prompt: disagreeing grids accepted", "as if whole", "families.refuses_disagreeing_grids", _accepts),
     BuilderSlip("prompt: an undivided grid accepted", "as if whole", "families.refuses_undivided_grid", _accepts),
     BuilderSlip("prompt: no interval accepted", "one second", "families.refuses_missing_intervals", _accepts),
-    BuilderSlip("route: a token is lost", "the expanded prompt is shorter", "families.route_layout", _loses_a_token),
+    BuilderSlip("route: a word is moved", "it stands behind the last item", "families.route_layout", _moves_a_word),
     BuilderSlip("prefix: a hit one token too long", "another request's column", "prefix.identity", _long_hit),
 )
 """One for each rule on prompt tables and what is made of them."""

@@ -41,6 +41,17 @@ def spans(kinds: Sequence[str]) -> list[tuple[str, int]]:
     return found
 
 
+def order(kinds: Sequence[str]) -> tuple[str, ...]:
+    """A prompt's words (kind "word") and items, of items of one kind without a word between them one.
+
+    All other text is a processor's."""
+    found: list[str] = []
+    for kind in kinds:
+        if kind == "word" or (kind != "text" and found[-1:] != [kind]):
+            found.append(kind)
+    return tuple(found)
+
+
 def items_in_order(family: MediaFamily, prompt: Prompt) -> dict[str, list[Run]]:
     """The runs that the prompt must hold, by kind. Raises OutOfDomain for missing intervals."""
     seconds = prompt.seconds_per_grid

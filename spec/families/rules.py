@@ -148,6 +148,10 @@ class ExpandedPrompt:
     """The client's message."""
     prompt: Prompt
     """Observed: the kind of every token; the items are the client's."""
+    written: tuple[str, ...]
+    """The client's words and items (prompt.order)."""
+    kept: tuple[str, ...]
+    """Observed: those of the expanded prompt."""
 
     @cached_property
     def history(self) -> History:
@@ -439,7 +443,8 @@ def refuses_missing_intervals(prompt: TornPrompt) -> Violation | None:
 
 @rule("families.route_layout", of=ExpandedPrompt, source="a request's interface: its text and its media, in its order")
 def route_layout(made: ExpandedPrompt) -> Violation | None:
-    """The prompt that an engine expands must hold every item that the client sent, in its order, with its tokens."""
+    """The prompt that an engine expands must hold every word and every item that the client sent, in its order, each
+    item with its tokens."""
     try:
         history = made.history
     except OutOfDomain as error:
@@ -450,6 +455,8 @@ def route_layout(made: ExpandedPrompt) -> Violation | None:
     tokens, right = len(made.prompt.kinds), length(made.family, made.sent)
     if not made.family.frames_apart and tokens != right:
         return _laid_otherwise(f"the prompt has {tokens} tokens, the client's message {right}")
+    if made.kept != made.written:
+        return _laid_otherwise(f"the prompt has {' '.join(made.kept)}; the client sent {' '.join(made.written)}")
     return None
 
 

@@ -18,6 +18,7 @@ from ropecheck.conformance.families.layout import Segment
 from ropecheck.conformance.families.routes import BUILDERS, PREFIX, ROUTES
 from ropecheck.conformance.reference_engine import tensor
 from ropecheck.conformance.routes.cases import BACK_END, DRIVEN, cases, pairs, routed
+from ropecheck.conformance.routes.kinds import sent_kinds
 from ropecheck.conformance.routes.verdict import judge
 from ropecheck.reference.prompt_tables import delta, prompt_table
 from ropecheck.spec.families import FAMILIES
@@ -29,11 +30,17 @@ def case_of(name: str) -> Case:
     return next(case for case in cases("sglang") if case.name == name)
 
 
-def answered(case: Case, history: History | None = None, cut: int = 0) -> PromptTables:
+def answered(case: Case, history: History | None = None, cut: int = 0, words: tuple[int, ...] = ()) -> PromptTables:
+    """words: how many each stretch of text begins with."""
     table = expected(case).tables[0] if history is None else prompt_table(FAMILIES[case.family], history)
-    kinds = step(case).kinds[0]
+    kinds = sent_kinds(case)
     if history is not None:
-        kinds = tuple(code for run in history for code in [_code(run.kind)] * _tokens(case, run))
+        left = iter(words)
+        runs = [[_code(run.kind)] * _tokens(case, run) for run in history]
+        for run in (one for one in runs if not one[0]):
+            many = next(left)
+            run[:many] = [4] * many
+        kinds = tuple(code for run in runs for code in run)
     behind = 0 if case.family == "glm_image" else delta(table)
     return PromptTables(tensor(table), tensor(np.array([[behind]])), None, "fake", kinds[cut:])
 
@@ -60,13 +67,25 @@ def test_every_route_has_cases_and_every_case_is_legal() -> None:
 
 def test_the_layout_of_timestamps_is_the_engines() -> None:
     case = case_of("qwen3_vl: one clip (client)")
-    other = (text(9), video(1, 4, 6), text(12), video(1, 4, 6), text(3))
-    assert judge(case, answered(case, other)).state == "pass"
+    other = (text(9), video(1, 4, 6), text(12), video(1, 4, 6), text(4))
+    assert judge(case, answered(case, other, words=(4, 0, 2))).state == "pass"
+
+
+def test_a_word_moved_across_an_item_is_told() -> None:
+    """As many tokens as were sent, and every item whole. A frame's time takes as many tokens as it takes."""
+    clip = (text(9), video(1, 4, 6), text(12), video(1, 4, 6), text(4))
+    told: list[tuple[str, History, tuple[int, ...]]] = [
+        ("qwen2_vl: one picture (client)", (text(4), image(1, 4, 6), text(3)), (3, 2))
+    ]
+    told += [("qwen3_vl: one clip (client)", clip, words) for words in ((3, 0, 3), (4, 1, 1), (5, 0, 1))]
+    for name, prompt, counts in told:
+        (failure,) = judge(case_of(name), answered(case_of(name), prompt, words=counts)).failures
+        assert failure.rule == "families.route_layout"
 
 
 def test_an_item_lost_or_in_another_order_is_told() -> None:
     case = case_of("qwen2_vl: a picture, then a clip (client)")
-    (failure,) = judge(case, answered(case, (text(3), video(2, 4, 4), text(3)))).failures
+    (failure,) = judge(case, answered(case, (text(3), video(2, 4, 4), text(3)), words=(2, 1))).failures
     assert failure.rule == "families.route_layout"
     short = judge(case_of("qwen2_vl: one picture (client)"), answered(case_of("qwen2_vl: one picture (client)"), cut=1))
     assert [one.rule for one in short.failures] == ["families.route_layout"]
@@ -78,8 +97,8 @@ def test_an_item_lost_or_in_another_order_is_told() -> None:
 def test_an_assumed_interval_is_named(seconds: float, shape: str) -> None:
     case = case_of("qwen2_5_vl: a slow clip (client)")
     wrong = (text(2), video(2, 4, 4, seconds), text(3))
-    assert [one.signature for one in judge(case, answered(case, wrong)).failures] == [shape]
-    other = judge(case, answered(case, (text(2), video(2, 4, 4, 2.5), text(3)))).failures
+    assert [one.signature for one in judge(case, answered(case, wrong, words=(1, 2))).failures] == [shape]
+    other = judge(case, answered(case, (text(2), video(2, 4, 4, 2.5), text(3)), words=(1, 2))).failures
     assert other and "every interval" not in other[0].signature
 
 

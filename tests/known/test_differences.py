@@ -20,6 +20,7 @@ from ropecheck.conformance.families.verdict import judge as judge_builder
 from ropecheck.conformance.known import builders
 from ropecheck.conformance.known.differences import KnownDifference, explaining, load, predicted, witness
 from ropecheck.conformance.reference_engine import tensor
+from ropecheck.conformance.routes.kinds import sent_kinds
 from ropecheck.conformance.routes.verdict import AS_TEXT
 from ropecheck.conformance.routes.verdict import judge as judge_route
 from ropecheck.reference.prompt_tables import prompt_table
@@ -41,7 +42,7 @@ def given(known: KnownDifference, case: Case) -> Result:
     if AS_TEXT in known.signatures:
         return unexpanded(case)
     mine = {one.gives for one in DIFFERENCES if one.applies(case, *release(known))}
-    kinds = step(case).kinds[0] if case.builder.startswith(PREFIX) and TWICE not in case.builder else None
+    kinds = sent_kinds(case) if case.builder.startswith(PREFIX) and TWICE not in case.builder else None
     empty = PromptTables(tensor(np.zeros((3, 0), np.int64)), tensor(np.zeros((1, 1), np.int64)), kinds=kinds)
     laid = builders.laid_of(case, empty)
     assert laid is not None
@@ -164,5 +165,5 @@ def test_what_it_gives_is_explained_and_three_other_faults_are_new(known: KnownD
 def wrong_table(case: Case) -> Result:
     """A wrong table of this prompt: every token at its index, one on."""
     table = np.tile(np.arange(1, len(case.laid[0].ids) + 1), (FAMILIES[case.family].axes, 1))
-    kinds = step(case).kinds[0] if case.builder.startswith(PREFIX) else None
+    kinds = sent_kinds(case) if case.builder.startswith(PREFIX) else None
     return PromptTables(tensor(table), tensor(np.array([[0]])), kinds=kinds)
