@@ -203,6 +203,9 @@ def routed(family: str) -> Iterator[Case]:
         yield from _of(family, turns(), TURNS)
         two = {name: prompt for name, prompt in turns().items() if name == "two pictures"}
         yield from _of(family, two, ("second turn out of the cache",))
+    if family == "qwen3_omni":
+        between = (words(1), sound(120), words(1), picture(4, 6), words(1), sound(300), words(1))
+        yield from _of(family, {"a picture between two sounds": between}, ("client", "token prompt", "encoder apart"))
     if family in PAIRED or "audio" in kinds:
         yield from pairs(family)
 
