@@ -36,7 +36,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     phases: dict[str, dict[str, tuple[str, ...]]]
     """Phase -> rule -> modes in which it was asked; and under `dimensions.PREFIX` the bounds that were crossed."""
     entries: dict[str, dict[str, int]] = {}
-    """Phase -> known failure or difference -> scenarios that show it."""
+    """Phase -> known failure or difference that applies -> scenarios that show it."""
 
 
 def path_of(target: str, version: str, device: str) -> Path:
@@ -58,6 +58,7 @@ def load(target: str, version: str, device: str) -> Baseline | None:
 def reached(summary: Summary, phases: Iterable[str], bound: str | None) -> Baseline:
     """What these phases of a run reached, of those that a baseline can speak of with its seed."""
     header = summary.header
+    listed = {one.name: 0 for one in header.known} | {one.name: 0 for one in header.differences}
     named = {_key(phase, bound): phase for phase in phases if header.seed == 0 or phase not in DRAWN}
     return Baseline(
         target=header.hello.target,
@@ -65,7 +66,7 @@ def reached(summary: Summary, phases: Iterable[str], bound: str | None) -> Basel
         device=header.device,
         phases={key: _sorted(summary.reached.get(phase, {})) for key, phase in sorted(named.items())},
         entries={
-            key: {name: counts.shown for name, counts in sorted(summary.entries.get(phase, {}).items())}
+            key: listed | {name: counts.shown for name, counts in sorted(summary.entries.get(phase, {}).items())}
             for key, phase in sorted(named.items())
         },
     )
@@ -91,7 +92,8 @@ def both(one: Baseline | None, other: Baseline | None) -> Baseline | None:
 
 def below(reach: Baseline) -> tuple[str, ...]:
     """What the committed baseline reaches in these phases and this does not: "phase: rule in mode", "phase: known ..".
-    Raises UsageError for a baseline that cannot be read."""
+    Of entries that a run does not list (another --known) nothing is asked. Raises UsageError for a baseline that
+    cannot be read."""
     out: list[str] = []
     known = load(reach.target, reach.version, reach.device)
     if known is None:
@@ -101,7 +103,7 @@ def below(reach: Baseline) -> tuple[str, ...]:
             between = " " if rule == dimensions.PREFIX else " in "
             out += [f"{phase}: {rule}{between}{mode}" for mode in modes if mode not in here.get(rule, ())]
         for entry, most in known.entries.get(phase, {}).items():
-            if (shown := reach.entries.get(phase, {}).get(entry, 0)) < most:
+            if (shown := reach.entries.get(phase, {}).get(entry, most)) < most:
                 out.append(f"{phase}: known {entry} in {shown} scenarios, not {most}")
     return tuple(out)
 
@@ -115,6 +117,8 @@ def below_lines(reach: Baseline | None, below: tuple[str, ...]) -> list[str]:
 
 def write(reach: Baseline) -> Path:
     """Keep what a run reached; phases that it did not run stay as they are in the file."""
+    shown = {phase: {name: n for name, n in counts.items() if n} for phase, counts in reach.entries.items()}
+    reach = msgspec.structs.replace(reach, entries=shown)
     known = load(reach.target, reach.version, reach.device)
     if known is not None:
         phases, entries = known.phases | reach.phases, known.entries | reach.entries

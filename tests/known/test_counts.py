@@ -102,3 +102,13 @@ def test_the_baseline_wants_as_many(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert baseline.below(baseline.reached(right, ["chosen"], None)) == ()
     told = baseline.below(baseline.reached(less, ["chosen"], None))
     assert f"chosen: known {ENTRY.name} in 1 scenarios, not 2" in told
+
+
+def test_nothing_is_wanted_of_entries_that_a_run_does_not_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with every bug mended, and a list of none."""
+    monkeypatch.setattr(baseline, "FOLDER", tmp_path)
+    right, less = (tallied(tmp_path, (0, BUGS), (1, of)).summary for of in (BUGS, frozenset()))
+    baseline.write(baseline.reached(right, ["chosen"], None))
+    less.header = dataclasses.replace(less.header, known=(), differences=())
+    less.entries.clear()
+    assert baseline.below(baseline.reached(less, ["chosen"], None)) == ()
