@@ -241,6 +241,8 @@ class Rotary(msgspec.Struct, frozen=True, tag="rotary"):
     interleaved: bool = False
     alternating: bool = False
     """Rows h and w take turns, t turns the last pairs."""
+    cycled: bool = False
+    """Interleaved as GLM-V has it. "device" runs on a CPU, too: its Triton kernel is interpreted."""
     scaling: tuple[float, int] | None = None
     """YaRN: the factor, and the positions of training."""
     longest: int = 4096

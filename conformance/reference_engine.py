@@ -274,7 +274,7 @@ class ReferenceEngine:
             step.head_size,
             step.rotary_dim,
             (t, h, w),
-            "alternating" if step.alternating else ("interleaved" if step.interleaved else "contiguous"),
+            next((name for name in ("cycled", "alternating", "interleaved") if getattr(step, name)), "contiguous"),
             step.base,
             None if step.scaling is None else Scaling(*step.scaling),
         )

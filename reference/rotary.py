@@ -41,11 +41,12 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
         "scaled interleaved": Layout(128, 128, (24, 20, 20), "interleaved", 1e6, YARN),
         "short": Layout(128, 128, (16, 24, 24), "contiguous", 1e6, longest=32),
         "served": Layout(128, 128, (16, 24, 24), "contiguous", 1e6, longest=128_000),
+        "cycled": Layout(64, 64, (8, 12, 12), "cycled", 1e4),
         "alternating": Layout(128, 128, (20, 22, 22), "alternating", 5e5),
     }
 )
 """Qwen2-VL's, Qwen3-VL's, contiguous sections over the first half of a head, sections where h and w differ, the first
-two with YaRN, the first one with few positions prepared and with as many as Qwen2.5-VL is served with, and
+two with YaRN, the first one with few positions prepared and with as many as Qwen2.5-VL is served with, GLM-V's, and
 Ernie-4.5-VL's."""
 
 

@@ -45,10 +45,24 @@ def alternating_axis(pair: int, sections: Sequence[int]) -> int:
     return T
 
 
+def cycled_axes(pairs: int, sections: Sequence[int]) -> list[int]:
+    """Pairs go to t, h and w in turn; a row that has its section's pairs passes its turn on to the next that has not.
+
+    >>> cycled_axes(8, (2, 3, 3))
+    [0, 1, 2, 0, 1, 2, 1, 2]
+    """
+    found: list[int] = []
+    for pair in range(pairs):
+        turns = ((pair + later) % 3 for later in range(3))
+        found.append(next(row for row in turns if found.count(row) < sections[row]))
+    return found
+
+
 AXIS: dict[str, Callable[[int, Sequence[int]], int]] = {
     "contiguous": contiguous_axis,
     "interleaved": interleaved_axis,
     "alternating": alternating_axis,
+    "cycled": lambda pair, sections: cycled_axes(pair + 1, sections)[pair],
 }
 """Arrangement of the sections -> the row of a pair."""
 
@@ -289,8 +303,8 @@ def _rows_differ(view: Rotation) -> bool:
     return view.seen is not None and _unlike(view.given, view.seen) is None and any(row != t for row in others)
 
 
-def _arranged(name: str) -> Callable[[Rotation], bool]:
-    return lambda view: view.layout.arrangement == name and _rows_differ(view)
+def _arranged(*names: str) -> Callable[[Rotation], bool]:
+    return lambda view: view.layout.arrangement in names and _rows_differ(view)
 
 
 @rule("rotary.contiguous_sections", of=Rotation, source=MROPE, when=_arranged("contiguous"))
@@ -300,10 +314,13 @@ def contiguous_sections(view: Rotation) -> Violation | None:
     return _sections(view)
 
 
-@rule("rotary.interleaved_sections", of=Rotation, source=INTERLEAVED, when=_arranged("interleaved"))
+@rule("rotary.interleaved_sections", of=Rotation, source=INTERLEAVED, when=_arranged("interleaved", "cycled"))
 def interleaved_sections(view: Rotation) -> Violation | None:
     """With interleaved sections, pair 3k + 1 must turn by row h for k below sections[1], pair 3k + 2 by w for k below
-    sections[2], every other pair by t."""
+    sections[2], every other pair by t.
+
+    GLM-V's way (mrope_interleaved_glm; sglang #21671 by its authors): t, h and w in turn, each for its section's pairs.
+    """
     return _sections(view)
 
 

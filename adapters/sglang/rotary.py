@@ -52,6 +52,7 @@ def rotate(state: JobState, step: Rotary) -> Rotated:
         dtype=torch.float32,
         mrope_section=in_its_order(step),
         mrope_interleaved=step.interleaved,
+        mrope_interleaved_glm=step.cycled,
         scaling_factor=step.scaling[0] if step.scaling else None,
     )
     # All layers of a model share one embedding: what it keeps from one table must not show in the next.
@@ -62,7 +63,9 @@ def rotate(state: JobState, step: Rotary) -> Rotated:
             embedding = state.rotaries[name] = state.meter.call(cls, **arguments).to(state.device)
     if step.interleaved and "mrope_interleaved" not in arguments:
         raise state.engine.absent("mrope_interleaved", "this release's MRotaryEmbedding knows no interleaved sections")
-    if step.method == "device" and state.device == "cpu":
+    if step.cycled and "mrope_interleaved_glm" not in arguments:
+        raise state.engine.absent("mrope_interleaved_glm", "this release's MRotaryEmbedding knows no sections of GLM-V")
+    if step.method == "device" and state.device == "cpu" and not step.cycled:
         raise Absent("the GPU's forward needs a GPU")
     if step.method == "fused":
         method = fused_rotary.method(state.engine, embedding, step.head_size, state.device)

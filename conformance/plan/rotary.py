@@ -48,6 +48,8 @@ def methods(wanted: str, device: str, layout: str) -> tuple[str, ...]:
     nothing."""
     if wanted:
         return (wanted,)
+    if layout == "cycled":  # the tensor version takes these sections for Qwen3-VL's: docs/strength.md
+        return ("device",)
     if device != "cpu" and layout == "served":
         return ()
     return ("native",) if device == "cpu" else ("device",) if bounded(layout) else ("native", "device")
@@ -79,7 +81,8 @@ def _step(check: RotaryCheck, table: IntArray, buffer: int = 0) -> protocol.Rota
         rotary_dim=layout.rotary_dim,
         base=layout.base,
         sections=layout.sections,
-        interleaved=layout.arrangement == "interleaved",
+        interleaved=layout.arrangement in ("interleaved", "cycled"),
+        cycled=layout.arrangement == "cycled",
         alternating=layout.arrangement == "alternating",
         scaling=None if layout.scaling is None else (layout.scaling.factor, layout.scaling.original),
         longest=layout.longest,

@@ -7,7 +7,7 @@ from ropecheck.conformance.scenarios.chosen.script import PROMPTS, media, prefil
 from ropecheck.reference.rotary import LAYOUTS, LONGEST
 from ropecheck.spec.history import image, text, video
 
-WHOLE = tuple(name for name, layout in LAYOUTS.items() if layout.longest == LONGEST)
+WHOLE = tuple(name for name, layout in LAYOUTS.items() if layout.longest == LONGEST and name != "cycled")
 """Layouts with more positions prepared than any prompt here reaches."""
 
 NAMES = ("text", "two images", "image then video", "long video")
@@ -47,6 +47,12 @@ def _all() -> Iterator[Scenario]:
             Submit(0, PROMPTS["image"]),
             Rotate(0, layout, "fused"),
         )
+    yield scenario(
+        "rotary cycled, an interpreted kernel",
+        "GLM-V's sections, by the kernel that a GPU runs: its tensor version has none.",
+        Submit(0, PROMPTS["image"]),
+        Rotate(0, "cycled"),
+    )
     yield scenario(
         "rotary short, positions ahead of the tokens",
         "Four tokens, admitted by their number; the clip's second step sits behind all positions prepared.",
