@@ -181,6 +181,7 @@ RELEASES: dict[str, str] = {
     "prefix_len_is_field": ">=0.5.22",
     "fused_draft": ">=0.5.23",
     "delta_cache": ">=0.5.10",
+    "mrope_interleaved_glm": ">=0.5.10",
     "streaming_sessions": ">=0.5.10",
     "fused rotary kernel": ">=0.5.15",
     "YaRNScalingMRotaryEmbedding": ">=0.5.9",

@@ -318,6 +318,21 @@ def the_reader_grows(original: Any, embedding: Any, positions: Any, *args: Any, 
     return original(embedding, positions, *args, **kwargs)
 
 
+def by_the_map(original: Any, embedding: Any, positions: Any, *args: Any, **kwargs: Any) -> Any:
+    """The tensor version deals out sections as the kernel does, by the embedding's own map of pairs."""
+    if positions.ndim == 1 or not getattr(embedding, "mrope_interleaved_glm", False):
+        return original(embedding, positions, *args, **kwargs)
+    whole = embedding.cos_sin_cache
+    turned = whole[positions]  # [3, T, 2 * pairs]
+    axes = embedding.axis_map.to(turned.device).repeat(2)
+    lanes = torch.arange(len(axes), device=turned.device)
+    embedding.cos_sin_cache = turned[axes, :, lanes].transpose(0, 1)
+    try:
+        return original(embedding, torch.arange(positions.shape[-1], device=positions.device), *args, **kwargs)
+    finally:
+        embedding.cos_sin_cache = whole
+
+
 Mend = dict[str, Callable[..., Any]]
 """A function of the engine -> what is called instead, with that function in front of its arguments."""
 
@@ -357,6 +372,7 @@ MENDS: dict[str, Mend] = {
         f"{SPECULATIVE}frozen_kv_mtp_worker_v2:FrozenKVMTPWorkerV2.forward_batch_generation": one_stage
     },
     "positions-pass-the-reader": {READER: the_reader_grows},
+    "glm-sections-in-tensors-as-qwens": {READER: by_the_map},
     "refused-turn-goes-on": {CREATE: refused_turns_leave},
     "close-drops-the-media": {f"{SESSION}:SessionController._close": a_close_waits},
     "abort-drops-the-media": {f"{BATCH}:Req.release_mm_inputs_on_abort": media_stay_until_the_close},

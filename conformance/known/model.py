@@ -37,6 +37,7 @@ NEVER = "multi-layer-rows-are-never-copied"
 MEMBERS = "members-have-no-delta"
 DRAFTED = "text-is-drafted-from"
 READER = "positions-pass-the-reader"
+CYCLED = "glm-sections-in-tensors-as-qwens"
 STILL = "draft-rows-stand-still"
 GRAPHS = "draft-graphs-have-no-rows"
 IDLE = "idle-has-no-table"
@@ -55,6 +56,7 @@ BUGS: dict[str, str] = {
     MEMBERS: "rows behind the requests' own get delta 0, and raise where a table reaches its request's token",
     DRAFTED: "a draft that reads a token of the prompt's table places it by delta, as if it were text",
     READER: "a position past the last one that the rotary embedding has prepared raises",
+    CYCLED: "the tensor version of the rotary embedding deals GLM-V's sections out as Qwen3-VL's",
     STILL: "the draft loop advances the index and not the rows: every forward reads the first one's columns",
     GRAPHS: "the graphs of EAGLE drafts never get the three rows: zeros for every token",
     IDLE: "an idle batch has no table of three rows",
@@ -281,6 +283,8 @@ class KnownEngine(ReferenceEngine):
         if READER in self.bugs and (first := next(behind, None)) is not None:
             message = f"index {first} is out of bounds for dimension 0 with size {step.longest}"
             raise Raises("IndexError", message, "forward_native")
+        if CYCLED in self.bugs and step.method == "native":
+            step = msgspec.structs.replace(step, cycled=False)
         return super().rotate(step)
 
 
@@ -321,7 +325,7 @@ def touches(scenario: Scenario, bugs: frozenset[str]) -> bool:
     """Whether any of these bugs may show there: no more than a look at the operations."""
     arriving = (op for op in scenario.ops if isinstance(op, Submit | Turn))
     if all(run.is_text for op in arriving for run in op.prompt):
-        bugs &= {REPLACE, SHARES, STALE, NEVER, READER, STILL, GRAPHS, IDLE}
+        bugs &= {REPLACE, SHARES, STALE, NEVER, READER, CYCLED, STILL, GRAPHS, IDLE}
     if ABORTED in bugs:
         given_up = {op.req for op in scenario.ops if isinstance(op, Abort)}
         if any(isinstance(op, Turn) and op.parent in given_up for op in scenario.ops):
@@ -339,7 +343,7 @@ def _touches(op: Operation, bugs: frozenset[str]) -> bool:
         case Build():
             return SHOWN_IN.get(op.batch.mode) in bugs or SHOWN_IN.get(op.buffer) in bugs
         case Rotate():
-            return READER in bugs and bounded(op.layout)
+            return (READER in bugs and bounded(op.layout)) or (CYCLED in bugs and op.layout == "cycled")
     return False
 
 

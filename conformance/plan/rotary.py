@@ -48,8 +48,8 @@ def methods(wanted: str, device: str, layout: str) -> tuple[str, ...]:
     nothing."""
     if wanted:
         return (wanted,)
-    if layout == "cycled":  # the tensor version takes these sections for Qwen3-VL's: docs/strength.md
-        return ("device",)
+    if layout == "cycled":  # the kernel that knows these sections is Triton's: a CPU interprets it
+        return ("native", "device")
     if device != "cpu" and layout == "served":
         return ()
     return ("native",) if device == "cpu" else ("device",) if bounded(layout) else ("native", "device")

@@ -552,6 +552,11 @@ def looks_elsewhere(original: Any, embedding: Any, positions: Any, *args: Any, *
     return original(embedding, positions + embedding.cos_sin_cache.shape[0], *args, **kwargs)
 
 
+def rows_swapped(original: Any, embedding: Any, positions: Any, *args: Any, **kwargs: Any) -> Any:
+    """h and w change places."""
+    return original(embedding, positions[[0, 2, 1]] if positions.ndim == 2 else positions, *args, **kwargs)
+
+
 MASKS: dict[str, tuple[str, Mend]] = {
     "continues from h": ("retraction-continues-from-t", in_retraction(lambda table: table[1, -1] + 5)),
     "continues from twice the width": ("retraction-continues-from-t", in_retraction(lambda table: 2 * table.shape[1])),
@@ -584,6 +589,7 @@ MASKS: dict[str, tuple[str, Mend]] = {
         "members-have-no-delta",
         {f"{FORWARD}._compute_mrope_positions_decode": one_on},
     ),
+    "rows h and w swapped": ("glm-sections-in-tensors-as-qwens", {READER: rows_swapped}),
     "a lookup past the end of everything": ("positions-pass-the-reader", {READER: looks_elsewhere}),
 }
 """Another fault of the same look -> the known bug that it must not hide under."""

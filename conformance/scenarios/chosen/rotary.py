@@ -49,7 +49,7 @@ def _all() -> Iterator[Scenario]:
         )
     yield scenario(
         "rotary cycled, an interpreted kernel",
-        "GLM-V's sections, by the kernel that a GPU runs: its tensor version has none.",
+        "GLM-V's sections, by the kernel that a GPU runs and by its tensor version.",
         Submit(0, PROMPTS["image"]),
         Rotate(0, "cycled"),
     )
