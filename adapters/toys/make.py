@@ -59,20 +59,26 @@ def sharpen(torch: Any, model: Any) -> None:
                 weight[sorted([words.PAD, words.START, words.STOP, *words.SPECIAL.values()])] = 0.0
 
 
+VISION = {
+    "depth": 2,
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_heads": 4,
+    "out_hidden_size": HIDDEN,
+    "spatial_merge_size": 2,
+    "temporal_patch_size": 2,
+}
+"""Of every family's vision tower."""
+
+
 def qwen2_5_vl(folder: Path, tokenizer: Any) -> Any:
     """Qwen2.5-VL: consecutive sections."""
     transformers: Any = importlib.import_module("transformers")
     config = transformers.Qwen2_5_VLConfig(
         text_config={**TEXT, "rope_parameters": SECTIONS},
         vision_config={
-            "depth": 2,
-            "hidden_size": 64,
-            "intermediate_size": 64,
-            "num_heads": 4,
-            "out_hidden_size": HIDDEN,
+            **VISION,
             "patch_size": 14,
-            "spatial_merge_size": 2,
-            "temporal_patch_size": 2,
             "window_size": 112,
             "fullatt_block_indexes": [1],
             "tokens_per_second": 2,
@@ -91,14 +97,8 @@ def qwen3_vl(folder: Path, tokenizer: Any) -> Any:
     config = transformers.Qwen3VLConfig(
         text_config={**TEXT, "head_dim": 32, "rope_parameters": {**SECTIONS, "mrope_interleaved": True}},
         vision_config={
-            "depth": 2,
-            "hidden_size": 64,
-            "intermediate_size": 64,
-            "num_heads": 4,
-            "out_hidden_size": HIDDEN,
+            **VISION,
             "patch_size": 16,
-            "spatial_merge_size": 2,
-            "temporal_patch_size": 2,
             "num_position_embeddings": 256,
             "deepstack_visual_indexes": [0],
         },
@@ -117,15 +117,9 @@ def glm4_1v(folder: Path, tokenizer: Any) -> Any:
     config = transformers.Glm4vConfig(
         text_config={**TEXT, "rope_parameters": rope},
         vision_config={
-            "depth": 2,
-            "hidden_size": 64,
-            "intermediate_size": 64,
-            "num_heads": 4,
-            "out_hidden_size": HIDDEN,
+            **VISION,
             "patch_size": 14,
             "image_size": 224,
-            "spatial_merge_size": 2,
-            "temporal_patch_size": 2,
         },
         image_token_id=words.GLM["image"],
         video_token_id=words.GLM["video"],

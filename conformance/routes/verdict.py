@@ -12,7 +12,7 @@ from ropecheck.conformance.families.layout import Laid, lay_out
 from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Difference, Outcome
 from ropecheck.conformance.judge.tally import ScenarioTally
-from ropecheck.conformance.routes.kinds import KINDS, sent_kinds
+from ropecheck.conformance.routes.kinds import KINDS, sent_kinds, without_words
 from ropecheck.reference.prompt_tables import prompt_table
 from ropecheck.reference.timeline import laid
 from ropecheck.spec.families import FAMILIES
@@ -54,7 +54,7 @@ def as_written(case: Case) -> tuple[int, ...]:
 
 def counted_on(case: Case, result: protocol.PromptTables) -> bool:
     """Whether the message is as its client wrote it, every token at its index, and the delta says so."""
-    kinds = tuple(kind % 4 for kind in result.kinds or ())  # a word is text
+    kinds = without_words(result.kinds or ())
     if kinds != as_written(case) or of_builders.array(result.delta).any():
         return False
     table = of_builders.array(result.table)
@@ -76,7 +76,7 @@ def expanded(case: Case, kinds: tuple[int, ...]) -> ExpandedPrompt:
     (sent,) = case.laid
     pictures = len(sent.image_grids) - len(sent.targets)
     prompt = Prompt(
-        kinds=tuple(KINDS[kind % 4] for kind in kinds),
+        kinds=tuple(KINDS[kind] for kind in without_words(kinds)),
         image_grids=sent.image_grids[:pictures],
         video_grids=sent.video_grids,
         seconds_per_grid=sent.seconds if sent.video_grids else None,

@@ -347,26 +347,11 @@ register(Phase(name="pairs", summary="far values in every mode, every pair of tw
 register(Phase(name="corpus", summary="scenarios that were kept", drive=_corpus, default=False, accepts=_has_corpus))
 register(Phase(name="guided", summary="random scenarios that follow what they reach", drive=_guided, default=False))
 register(Phase(name="fuzz", summary="random scenarios until the time is up", drive=_fuzz, default=False))
-register(
-    Phase(
-        name="drawn-scripts",
-        summary="of these scripts, those that are drawn by the seed",
-        drive=_drawn_scripts,
-        default=False,
-        devices=("cpu",),
-        needs="scheduler",
-    )
-)
-register(
-    Phase(
-        name="fuzz-scripts",
-        summary="random scripts of clients until the time is up",
-        drive=_fuzz_scripts,
-        default=False,
-        devices=("cpu",),
-        needs="scheduler",
-    )
-)
+for _name, _summary, _drive in (
+    ("drawn-scripts", "of these scripts, those that are drawn by the seed", _drawn_scripts),
+    ("fuzz-scripts", "random scripts of clients until the time is up", _fuzz_scripts),
+):
+    register(Phase(name=_name, summary=_summary, drive=_drive, default=False, devices=("cpu",), needs="scheduler"))
 
 
 def all_phases() -> dict[str, Phase]:

@@ -8,7 +8,8 @@ from ropecheck.reference.rotary import LAYOUTS, LONGEST
 from ropecheck.spec.history import image, text, video
 
 WHOLE = tuple(name for name, layout in LAYOUTS.items() if layout.longest == LONGEST and name != "cycled")
-"""Layouts with more positions prepared than any prompt here reaches."""
+"""Layouts with more positions prepared than any prompt here reaches; GLM-V's, whose kernel a CPU interprets, has one
+scenario of its own."""
 
 NAMES = ("text", "two images", "image then video", "long video")
 
