@@ -57,6 +57,20 @@ def test_other_requests_are_left_out() -> None:
     assert operations(OTHER, ARRIVE, BESIDE, PREFILL, FIRST, WRONG) == (SUBMIT, PREFILLED, words.decode([0]))
 
 
+def test_a_scenario_that_reads_other_tokens_is_not_the_failure() -> None:
+    lines = [
+        events.line(one) for one in (events.TraceHeader(events.VERSION, "qwen2_vl"), ARRIVE, PREFILL, FIRST, WRONG)
+    ]
+    failure = check_lines(lines).failures[-1]
+    assert failure.expected is not None and failure.expected.positions is not None
+    for expected in (
+        replace(failure.expected, positions=tuple(one + 1 for one in failure.expected.positions)),
+        replace(failure.expected, rows=((8,),) * 3),
+    ):
+        told = said(b"".join(lines), replace(failure, expected=expected), "x")
+        assert told == "the scheduler's own choices lead to other tokens there"
+
+
 def test_a_verify_and_what_it_commits() -> None:
     later = replace(WRONG, positions=(8,), seq_lens=(9,))
     told = operations(ARRIVE, PREFILL, FIRST, VERIFY, later)
