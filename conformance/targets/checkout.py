@@ -119,7 +119,8 @@ def at_commit(checkout: Checkout, ref: str) -> Checkout:
             raise UsageError(f"--base {ref!r}: {made.stderr.decode('utf-8', 'replace').strip()}")
         staged = folder.with_name(f".{commit}.{os.getpid()}")
         with tarfile.open(fileobj=io.BytesIO(made.stdout)) as archive:
-            archive.extractall(staged, filter="data")
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)  # CPython before 3.11.4 has none
+            archive.extractall(staged)
         folder.parent.mkdir(parents=True, exist_ok=True)
         if not folder.exists():
             (staged / prefix).rename(folder)
