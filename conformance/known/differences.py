@@ -143,6 +143,7 @@ CONDITIONS: dict[str, Callable[[Case], bool]] = {
     "a clip at two rates": lambda case: len({s.seconds for s in segments(case, "video")}) > 1,
     "a video": lambda case: bool(segments(case, "video")),
     "a picture beside a clip": lambda case: bool(segments(case, "image") and segments(case, "video")),
+    "clips alone": lambda case: bool(segments(case, "video")) and not segments(case, "image"),
     "two sounds beside a picture": lambda case: len(segments(case, "audio")) > 1 and bool(segments(case, "image")),
     "a batch of prompts": lambda case: len(case.prompts) > 1,
     "a track": lambda case: bool(segments(case, "track")),

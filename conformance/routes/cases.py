@@ -44,6 +44,13 @@ def routes_of(family: str, kind: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+IN_LISTS = {
+    "qwen2_vl": ("one clip", "a picture, then a clip"),
+    "qwen3_vl": ("one picture", "one clip", "a picture, then a clip"),
+    "qwen3_omni": ("one picture", "one clip"),
+}
+"""Prompts whose preprocessed media come with lists for grids: one of each way that a grid takes to the builder."""
+
 TURNS = ("second turn", "second turn without a table")
 
 
@@ -194,9 +201,8 @@ def routed(family: str) -> Iterator[Case]:
     for kind, prompts in (("image", images() | resized()), ("video", videos()), ("audio", sounds("image" in kinds))):
         if kind in kinds and (family, kind) not in UNSENT:
             yield from _of(family, prompts, routes_of(family, kind))
-    if family in ("qwen2_vl", "qwen3_vl"):
-        mixed = {name: prompt for name, prompt in turns().items() if name == "a picture, then a clip"}
-        yield from _of(family, mixed, ("processor output, grids in lists",))
+    listed = {name: (images() | videos())[name] for name in IN_LISTS.get(family, ())}
+    yield from _of(family, listed, ("processor output, grids in lists",))
     if family in QWEN:
         yield from _of(family, images() | (videos() if family in PAIRED else {}), (BACK_END,))
     if family in PAIRED:
