@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.adapters_sglang.support import Worker
+from tests.adapters_sglang.support import MODE_FILE, Worker
 from tests.report.chromium import chromium
 
 settings.register_profile("ropecheck", deadline=None)
@@ -21,7 +21,7 @@ settings.load_profile("ropecheck")
 def planted_worker() -> Iterator[Worker]:
     """The real engine's, with faults and mends by the names of jobs. Tests that use it share an xdist group."""
     pytest.importorskip("sglang")
-    started = Worker("tests.adapters_sglang.planted_worker")
+    started = Worker("tests.adapters_sglang.planted_worker", ROPECHECK_MODE_FILES=str(MODE_FILE))
     yield started
     assert started.close() == 0
 

@@ -9,19 +9,16 @@ from typing import Annotated
 import pytest
 
 from ropecheck.adapters import protocol
-from ropecheck.conformance.judge.outcome import Failure
-from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import Plan, plan
-from ropecheck.conformance.reference_engine import answer
 from ropecheck.conformance.scenarios.chosen import chosen, modes
 from ropecheck.conformance.selftest import mutant_score, stream
 from ropecheck.conformance.selftest.mutant_score import touches
-from ropecheck.conformance.selftest.mutants import MUTANTS, Mutant, all_mutants
-from ropecheck.conformance.selftest.mutants.generic import FAULTS, PlantedFault, planted
+from ropecheck.conformance.selftest.mutants import MUTANTS, all_mutants
+from ropecheck.conformance.selftest.mutants.generic import FAULTS, planted
 from ropecheck.spec.modes import all_modes
 from ropecheck.spec.modes.declaration import DECLARED, RUNNING, CommittedLen, Mode, Tokens, Whole, mode
 from tests.core.caught import CAUGHT
-from tests.core.support import outcome
+from tests.core.support import failures, outcome, unnamed
 
 
 @cache
@@ -29,24 +26,9 @@ def plans() -> tuple[Plan, ...]:
     return tuple(plan(scenario) for scenario in chosen())
 
 
-def failures(mutant: Mutant, tried: tuple[Plan, ...]) -> Iterator[Failure]:
-    for planned in tried:
-        if touches(mutant, planned):
-            yield from judge(planned, answer(planned.job, mutant.make())).failures
-
-
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_fault_is_named(name: str) -> None:
     assert any((failure.rule, failure.signature) == CAUGHT[name] for failure in failures(MUTANTS[name], plans()))
-
-
-def unnamed(faults: dict[str, PlantedFault], tried: tuple[Plan, ...]) -> list[str]:
-    """Faults that none of their rules names in their mode."""
-    return [
-        name
-        for name, one in faults.items()
-        if not any(f.rule in one.rules and f.mode == one.mode for f in failures(one.mutant, tried))
-    ]
 
 
 @pytest.mark.parametrize("name", all_modes())
