@@ -17,6 +17,7 @@ from ropecheck.conformance.run import phases
 from ropecheck.conformance.run.phases import Options
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.processor_time import cpu_seconds
+from ropecheck.conformance.run.reaper import reaper
 from ropecheck.conformance.run.seat import RunLimits
 from ropecheck.conformance.run.session import Settings, pool_of, run
 from ropecheck.conformance.scenario.operations import Scenario
@@ -72,7 +73,7 @@ class Station:
         self._known = known
         self._limits = RunLimits(scenario=time_limit)
         self._workers = workers
-        self._folder = Path(tempfile.mkdtemp(prefix="ropecheck-station-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="station-", dir=reaper.scratch))
         self._pool: Pool[AnyPlan] | None = None
         self._serves = ("", "", False)
 

@@ -17,6 +17,7 @@ from typing import Any
 import ropecheck.adapters
 from ropecheck import record
 from ropecheck.conformance.live.client import Connection
+from ropecheck.conformance.run.reaper import reaper
 from ropecheck.conformance.targets.registry import Target
 
 SERVE = "ropecheck.adapters.sglang.serve"
@@ -58,7 +59,7 @@ class LiveServer:
         self.log = start.folder / f"{start.name}.log"
         command = [start.target.argv[0], "-m", SERVE, "--model", str(start.model), "--port", str(self.port)]
         command += ["--device", start.device, "--via", start.via, "--arguments", json.dumps(start.arguments)]
-        env = os.environ | dict(start.target.env)
+        env = reaper.environment(start.target.env)
         if start.mode == "off":
             env |= record.environment(self.streams, path=env.get("PYTHONPATH", "")) | {record.FOLDER: ""}
         else:

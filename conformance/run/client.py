@@ -53,7 +53,7 @@ class Process:
                 self._life = warm.fork(target, version, own, self.printed, seconds)
             else:
                 argv = [*target.argv, "--in-fd", str(jobs_read), "--out-fd", str(answers_write), "--device", device]
-                self._life = Spawned(argv, {**os.environ, **target.env}, self.printed.write_end, own)
+                self._life = Spawned(argv, reaper.environment(target.env), self.printed.write_end, own)
         except BaseException:
             os.close(self.to_worker)
             os.close(self.from_worker)

@@ -58,8 +58,9 @@ class Warm:
         self._printed = Printed(self._log)
         with theirs:
             argv = [*self._argv, "--fork-fd", str(theirs.fileno())]
+            env = reaper.environment(self._env)
             try:
-                self._process = Spawned(argv, {**os.environ, **self._env}, self._printed.write_end, (theirs.fileno(),))
+                self._process = Spawned(argv, env, self._printed.write_end, (theirs.fileno(),))
             except OSError:
                 self._printed.close()
                 self._requests.close()

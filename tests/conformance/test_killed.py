@@ -48,7 +48,11 @@ def start(tmp_path: Path, *codes: tuple[int, ...], hello: str = "well") -> subpr
     (tmp_path / "known").mkdir()
     names = {"flag": "flag", "known": "known", "out": "out"}
     script = SCRIPT.format(hello=hello, codes=codes, **{name: str(tmp_path / path) for name, path in names.items()})
-    return subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    (tmp_path / "temporary").mkdir()
+    env = os.environ | {"TMPDIR": str(tmp_path / "temporary")}
+    return subprocess.Popen(
+        [sys.executable, "-c", script], cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
 
 
 def wait_for(what: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
@@ -67,15 +71,18 @@ def alive(pid: int) -> bool:
 
 
 def test_workers_that_hang_end_with_a_runner_that_is_killed(tmp_path: Path) -> None:
-    """SIGKILL leaves the runner no time to end them; what they started ends as well, and the scenario is kept."""
+    """SIGKILL leaves the runner no time to end them; what they started ends as well, the scenario is kept, and the
+    folder of temporary files goes."""
     process = start(tmp_path, (how.CHILD_HANGS,))
     flag = tmp_path / "flag"
     wait_for(lambda: flag.exists() and len(flag.read_text().split()) == 2, process)
     pids = [int(word) for word in flag.read_text().split()]
     assert all(map(alive, pids))
+    (scratch,) = (tmp_path / "temporary").iterdir()
+    assert f"TMPDIR={scratch}".encode() in Path(f"/proc/{pids[0]}/environ").read_bytes().split(b"\0")
     process.kill()
     process.communicate()
-    while any(map(alive, pids)):
+    while any(map(alive, pids)) or scratch.exists():
         time.sleep(0.02)
     left = [path for path in (tmp_path / "out" / "in-flight").iterdir() if path.read_bytes().strip()]
     assert files.subject_of(files.read_any(left[0])).id == scenario(how.CHILD_HANGS).id
@@ -95,6 +102,8 @@ def test_an_interrupt_while_workers_start_leaves_a_report(number: signal.Signals
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["totals"]["scenarios"] == 0
     assert "the run was interrupted" in report["warnings"]
+    while any((tmp_path / "temporary").iterdir()):
+        time.sleep(0.02)
 
 
 @pytest.fixture
