@@ -22,6 +22,11 @@ class Hit:
     alike: int
     """Leading tokens that both requests have: up to the first item that is another one."""
 
+    @property
+    def most(self) -> int:
+        """How many it may be served."""
+        return min(agreeing(self.own, self.other), self.alike)
+
 
 def agreeing(own: Sequence[Column], other: Sequence[Column]) -> int:
     """Leading tokens whose columns are the same in both tables."""
@@ -55,8 +60,7 @@ def identity(hit: Hit) -> Violation | None:
 
     Equal token ids and equal pixels are not enough: intervals, and grids of equal bytes, go into the columns as well.
     """
-    columns = agreeing(hit.own, hit.other)
-    most = min(columns, hit.alike)
+    most = hit.most
     if hit.tokens <= most:
         return None
     return Violation(
@@ -64,6 +68,6 @@ def identity(hit: Hit) -> Violation | None:
         at=most,
         expected=most,
         observed=hit.tokens,
-        shape="hit across other columns" if hit.tokens > columns else "hit across another item",
+        shape="hit across other columns" if hit.tokens > agreeing(hit.own, hit.other) else "hit across another item",
         message=f"the second request is served {hit.tokens} of {len(hit.own)} tokens; {most} are as the first one's",
     )

@@ -17,7 +17,7 @@ from ropecheck.conformance.families.verdict import Array, array
 from ropecheck.conformance.families.verdict import judge as judge_builder
 from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.reference_engine import tensor
-from ropecheck.conformance.routes.verdict import expanded, placed
+from ropecheck.conformance.routes.verdict import expanded, pair, placed
 from ropecheck.conformance.routes.verdict import judge as judge_route
 from ropecheck.reference.prompt_tables import prompt_table
 from ropecheck.spec.families import FAMILIES
@@ -29,7 +29,6 @@ from ropecheck.spec.families.omni import has_track, vision_columns
 from ropecheck.spec.families.qwen2_5_omni import Qwen2_5Omni, marked
 from ropecheck.spec.families.qwen3_omni import Qwen3Omni
 from ropecheck.spec.history import Column, OutOfDomain, Run, next_position, run_columns
-from ropecheck.spec.prefix import agreeing
 
 FRAME_ONLY = "text goes on behind a video's frame, however long the video"
 SINGLE = "times are taken in single precision"
@@ -92,7 +91,7 @@ def answer(case: Case, laid: Sequence[Laid], result: protocol.Result, gives: Col
     seen = result if isinstance(result, protocol.PromptTables) else None
     tables, deltas = tables_of(case, laid, gives)
     if case.builder.startswith(PREFIX + TWICE):
-        hit = len(laid[1].ids) if WHOLE_HIT in gives else agreeing(tables[1].T.tolist(), tables[0].T.tolist())
+        hit = len(laid[1].ids) if WHOLE_HIT in gives else pair(case, 0).most
         return protocol.PromptTables(tensor(tables[1]), tensor(np.zeros((1, 1), np.int64)), hit=hit)
     dtype = np.float32 if FLOATS in gives else np.int64
     delta = np.array(deltas, dtype=dtype)

@@ -61,12 +61,16 @@ def counted_on(case: Case, result: protocol.PromptTables) -> bool:
     return np.array_equal(table, np.tile(np.arange(len(kinds)), (len(table), 1)))
 
 
-def _pair(tally: ScenarioTally, case: Case, hit: int) -> None:
-    """Of two requests: how much the second may use of what the first has cached. Their tables are judged elsewhere."""
+def pair(case: Case, hit: int) -> Hit:
+    """Two requests, of which the second is served so many tokens from what the first has cached."""
     family, (one, other) = FAMILIES[case.family], (laid.history for laid in case.laid)
     first, second = (prompt_table(family, history).T.tolist() for history in (one, other))
-    view = Hit(own=second, other=first, tokens=hit, alike=alike(family, other, one))
-    for rule, found in ask(tally, case.mode, view):
+    return Hit(own=second, other=first, tokens=hit, alike=alike(family, other, one))
+
+
+def _pair(tally: ScenarioTally, case: Case, hit: int) -> None:
+    """Of two requests: how much the second may use. Their tables are judged elsewhere."""
+    for rule, found in ask(tally, case.mode, pair(case, hit)):
         difference = Difference(found.axis, found.at, 1, found.expected, found.observed)
         tally.fail(of_builders.failure(case, rule.id, found.shape, found.message, difference))
 

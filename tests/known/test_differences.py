@@ -20,6 +20,7 @@ from ropecheck.conformance.families.verdict import judge as judge_builder
 from ropecheck.conformance.known import builders
 from ropecheck.conformance.known.differences import KnownDifference, explaining, load, predicted, witness
 from ropecheck.conformance.reference_engine import tensor
+from ropecheck.conformance.routes.cases import PAIRED, pairs
 from ropecheck.conformance.routes.kinds import sent_kinds
 from ropecheck.conformance.routes.verdict import AS_TEXT
 from ropecheck.conformance.routes.verdict import judge as judge_route
@@ -167,3 +168,15 @@ def wrong_table(case: Case) -> Result:
     table = np.tile(np.arange(1, len(case.laid[0].ids) + 1), (FAMILIES[case.family].axes, 1))
     kinds = sent_kinds(case) if case.builder.startswith(PREFIX) else None
     return PromptTables(tensor(table), tensor(np.array([[0]])), kinds=kinds)
+
+
+def test_what_a_builder_with_another_difference_serves_from_a_prefix_cache_is_right() -> None:
+    """Up to another item, however far the columns go on alike: a hit across it is nobody's listed answer."""
+    for family in (*PAIRED, "qwen3_omni"):
+        for case in pairs(family):
+            served = builders.answer(case, case.laid, counted(()), {builders.FLOATS})
+            assert not judge_route(case, served).failures, case.name
+            assert isinstance(served, PromptTables) and served.hit is not None
+            assert judge_route(case, replace(served, hit=served.hit + 1)).failures or served.hit == len(
+                case.laid[1].ids
+            )
