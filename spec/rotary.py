@@ -9,7 +9,7 @@ import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from operator import add, mul, sub
 
 from ropecheck.spec.rules import MROPE, Violation, rule
@@ -82,6 +82,7 @@ class Scaling:
     """Turns over the original context from which a pair keeps its angle, and up to which it is slowed in full."""
 
 
+@cache
 def frequency(pair: int, pairs: int, base: float, scaling: Scaling | None = None) -> float:
     """The angle of pair i of n at position 1: base^(-i/n), or as its scaling says (arXiv 2309.00071 section 3.2).
 

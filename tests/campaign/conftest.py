@@ -6,6 +6,8 @@ import pytest
 
 from ropecheck.conformance.campaign.station import BlockDone, Station
 from ropecheck.conformance.report.json_file import Report
+from ropecheck.conformance.run import phases
+from tests.campaign.planted import FEW
 from tests.campaign.support import LONG, Seen, run_here
 
 
@@ -13,4 +15,6 @@ from tests.campaign.support import LONG, Seen, run_here
 def long(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, dict[int, BlockDone]]:
     """The report of LONG, and what each block came to."""
     crew = Seen(Station())
-    return run_here(tmp_path_factory.mktemp("long"), LONG, crew), crew.done
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(phases, "STATEFUL_COUNT", FEW)
+        return run_here(tmp_path_factory.mktemp("long"), LONG, crew), crew.done

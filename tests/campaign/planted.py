@@ -1,10 +1,13 @@
-"""Targets for campaigns, registered on import, also in the actors: references with a planted fault, and bad ones."""
+"""Targets for campaigns, registered on import, also in the actors: references with a planted fault, and bad ones. And
+how many scenarios a seed draws, where the environment says so."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 
+from ropecheck.conformance.run import phases
 from ropecheck.conformance.targets.registry import Target, builtin, register_source
 
 MUTANT = "decode one column short"
@@ -18,3 +21,7 @@ def _targets() -> Iterable[Target]:
 
 
 register_source(_targets)
+
+FEW, VARIABLE = 16, "ROPECHECK_TEST_STATEFUL_COUNT"
+if VARIABLE in os.environ:
+    phases.STATEFUL_COUNT = int(os.environ[VARIABLE])

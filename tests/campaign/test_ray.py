@@ -23,7 +23,7 @@ from ropecheck.conformance.campaign.station import BlockDone, identity
 from ropecheck.conformance.cli import app as cli
 from ropecheck.conformance.known import failures as known_list
 from ropecheck.conformance.report.json_file import Report
-from tests.campaign.planted import FAULTY
+from tests.campaign.planted import FAULTY, FEW, VARIABLE
 from tests.campaign.support import LONG, merged, run_here, timeless
 
 pytestmark = pytest.mark.xdist_group("campaign")  # what is slow to make is made once
@@ -46,10 +46,11 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture
-def cluster(alone: None) -> Iterator[Any]:
+def cluster(alone: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A head with one core, and a second node with one."""
     from ray.cluster_utils import Cluster
 
+    monkeypatch.setenv(VARIABLE, str(FEW))
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     limits = {"object_store_memory": 80 << 20, "include_dashboard": False}
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **limits})

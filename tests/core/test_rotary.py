@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ropecheck.adapters import protocol
@@ -44,6 +44,7 @@ def checks(planned: Plan) -> list[RotaryCheck]:
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
+@settings(max_examples=25)  # of each layout; 30 ms each
 @given(columns=st.lists(st.tuples(*[st.integers(0, 90)] * 3), min_size=1, max_size=3))
 def test_the_reference_rotation_is_the_rules(name: str, columns: list[tuple[int, int, int]]) -> None:
     layout = LAYOUTS[name]
