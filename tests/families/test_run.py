@@ -15,6 +15,7 @@ import pytest
 from ropecheck.conformance.adopt import Asked, NotOffered, survey
 from ropecheck.conformance.cli import app as cli
 from ropecheck.conformance.errors import UsageError
+from ropecheck.conformance.families.case import Case
 from ropecheck.conformance.families.cases import all_cases
 from ropecheck.conformance.known.differences import applying, load
 from ropecheck.conformance.run import phases
@@ -31,10 +32,16 @@ def planted(version: str = "0", wrong: str = "", lacking: str = "", engine: str 
     return targets.Target(name="planted", argv=argv, env={"PYTHONPATH": str(ROOT)}, offers=("prompt_tables",))
 
 
+def few(engine: str, seed: int = 0, count: int = 1) -> list[Case]:
+    """Every fourth case, one drawn prompt each, and the one that is wrong where a fault is planted."""
+    every = [*{case.id: case for case in all_cases(engine, seed, min(count, 1))}.values()]
+    return [case for number, case in enumerate(every) if number % 4 == 0 or case.name == WRONG]
+
+
 @pytest.fixture
 def ropecheck(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """`ropecheck run --target planted`: the exit code and report.json."""
-    monkeypatch.setattr(phases, "FAMILY_COUNT", 2)
+    """`ropecheck run --target planted` with a few cases of each family: the exit code and report.json."""
+    monkeypatch.setattr("ropecheck.conformance.families.cases.all_cases", few)
 
     def run(target: targets.Target, *more: str, out: Path = tmp_path / "out") -> tuple[int, dict[str, Any]]:
         monkeypatch.setattr(targets, "_SOURCES", [lambda: [target]])
@@ -44,7 +51,12 @@ def ropecheck(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     return run
 
 
-def test_a_right_target_passes_and_builds_no_forward(ropecheck: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_right_target_passes_and_builds_no_forward(
+    ropecheck: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With all cases: every rule is checked, every bound crossed."""
+    monkeypatch.setattr("ropecheck.conformance.families.cases.all_cases", all_cases)
+    monkeypatch.setattr(phases, "FAMILY_COUNT", 2)
     code, report = ropecheck(planted())
     assert code == 0
     totals = report["totals"]
@@ -124,7 +136,7 @@ def test_what_is_not_offered_is_named(ropecheck: Run) -> None:
     code, report = ropecheck(planted(lacking="glm_image"), "--phase", "families")
     assert code == 0
     count = report["totals"]["not_offered"]
-    assert count > 10
+    assert count == sum(case.family == "glm_image" for case in few("transformers")) > 3
     assert f"not offered: prompt_table.glm_image: it was never written ({count} scenarios)" in report["warnings"]
     assert not [line for line in report["warnings"] if line.startswith("rules never checked")]
 

@@ -22,6 +22,8 @@ from ropecheck.spec.modes.declaration import DECLARED, RUNNING, SeqLen, Tokens, 
 from ropecheck.spec.rules import all_rules
 from tests.vectors.conftest import COMMITTED
 
+pytestmark = pytest.mark.xdist_group("vectors")  # the candidates are made once
+
 NO_TABLE_RULE = {
     "table.dtype",  # JSON has no dtypes
     "families.glm_image.tabulated_ahead",  # its table goes on past the prompt
@@ -124,9 +126,13 @@ def test_a_new_mode_has_vectors_because_it_is_declared(tmp_path: Path, capsys: p
         del DECLARED[lookback.name]
 
 
-def test_gen_writes_the_same_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("a", "b"):
-        assert cli.execute(["vectors", "gen", "--out", str(tmp_path / name)]) == 0
+def test_gen_writes_the_same_twice(
+    pool: tuple[Candidate, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of candidates that it makes itself, and of those that were made before."""
+    assert cli.execute(["vectors", "gen", "--out", str(tmp_path / "a")]) == 0
+    monkeypatch.setattr(make, "candidates", lambda scenarios: pool)
+    assert cli.execute(["vectors", "gen", "--out", str(tmp_path / "b")]) == 0
     read = [
         {path.relative_to(tmp_path / name): path.read_bytes() for path in store.paths(tmp_path / name)}
         for name in ("a", "b")
