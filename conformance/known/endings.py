@@ -20,6 +20,7 @@ from ropecheck.conformance.known.scheduler import (
     grown,
 )
 from ropecheck.conformance.trace.live import LiveRequest
+from ropecheck.spec.modes import mode_of
 
 
 def ended_by(known: KnownHistories, died: events.Died) -> str:
@@ -36,7 +37,7 @@ def ended_by(known: KnownHistories, died: events.Died) -> str:
 def _never_spawned(known: KnownHistories, wanted: str, free: str) -> bool:
     """The last forward completed the prompt of a search, and another request was admitted with it."""
     last = known.last
-    if last is None or last.mode not in ("extend", "mixed") or len(set(last.reqs)) < 2:
+    if last is None or not mode_of(last.mode).prefills or len(set(last.reqs)) < 2:
         return False
     news = [live for req in last.reqs if (live := known.live.get(req)) is not None and live in known.searches()]
     return any(live.total == live.width + 1 and live.beams - 1 == int(wanted) > int(free) for live in news)

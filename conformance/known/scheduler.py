@@ -32,6 +32,7 @@ from ropecheck.conformance.trace.live import Histories, LiveRequest
 from ropecheck.reference.prompt_tables import prompt_table
 from ropecheck.reference.timeline import IntArray
 from ropecheck.spec.history import Delta, History, Run, run_length, text
+from ropecheck.spec.modes import mode_of
 from ropecheck.spec.modes.declaration import Tokens
 from ropecheck.spec.views import Place
 
@@ -145,7 +146,7 @@ class KnownHistories(Histories):
             case events.Control(what="pause retract"):
                 self.pausing = True
             case events.Forward(draft=False):
-                if event.mode in ("decode", "beam_decode"):
+                if mode_of(event.mode).parts[0].emits:
                     self.tail = {req for at, req in enumerate(event.reqs) if req in event.reqs[:at]}
                 self.pausing, self.due, self.last = False, set(), event
             case events.Transfer(req=req):
@@ -287,12 +288,13 @@ class KnownHistories(Histories):
         if event.reqs.index(name) < row and MEMBERS in self.bugs:
             self.touch(name, MEMBERS)
             return _place(NOTHING)
-        joins = event.mode in ("extend", "split_prefill") or (event.mode == "mixed" and not live.running)
+        mode = mode_of(event.mode)
+        joins = mode.prefills and not (mode.composite and live.running)
         if joins and not event.draft:
             self.batched[name] = self.held(name)
         media = self.batched.get(name) or self.held(name)
         media.options = grown(media, name if joins else "", 2 * live.total + 64, self.bugs)
-        if event.mode == "ragged_verify" and SHARES in self.bugs:
+        if mode.packed and SHARES in self.bugs:
             self.touch(name, SHARES, *media.causes)
             return self.shares(event, row, tokens)
         if event.mode == "draft_decode" and event.step and STILL in self.bugs:

@@ -21,6 +21,7 @@ from ropecheck.conformance.trace.check import Checked, check_files
 from ropecheck.conformance.trace.judge import Judge
 from ropecheck.conformance.trace.verdict import PREFIX, each, ordered
 from ropecheck.spec.live import Replayed
+from ropecheck.spec.modes import mode_of
 from ropecheck.spec.rules import all_rules
 
 TOLERANCE = 0.01
@@ -117,14 +118,14 @@ def situations(paths: Iterable[Path], compared: Iterable[SentRequest], server: s
         match event:
             case events.Retracted(req=req):
                 had.setdefault(req, set()).add("retracted")
-            case events.Forward(mode="extend" | "mixed", draft=False):
+            case events.Forward(draft=False) if mode_of(event.mode).prefills:
                 for req, start in zip(event.reqs, event.prefix_lens, strict=False):
                     if windows.get(req) and start:
                         had.setdefault(req, set()).add("chunked")
                     elif start:
                         had.setdefault(req, set()).add("prefix hit")
                     windows[req] = windows.get(req, 0) + 1
-            case events.Forward(mode="target_verify"):
+            case events.Forward() if mode_of(event.mode).verifies:
                 for req in event.reqs:
                     had.setdefault(req, set()).add("speculation")
             case _:

@@ -212,6 +212,7 @@ def routed(family: str) -> Iterator[Case]:
     if family == "qwen3_omni":
         between = (words(1), sound(120), words(1), picture(4, 6), words(1), sound(300), words(1))
         yield from _of(family, {"a picture between two sounds": between}, ("client", "token prompt", "encoder apart"))
+        yield from _of(family, {"a picture and three sounds": (*between, sound(80))}, ("client",))
     if family in PAIRED or "audio" in kinds:
         yield from pairs(family)
 

@@ -84,7 +84,7 @@ def _standing(state: State, req: int) -> tuple[Any, ...] | None:
 
 
 def _expected(mode: Mode, state: State, op: Build) -> ExpectedTables:
-    if not op.host_lengths and any(part.reads == PREFILLING for part in mode.parts):
+    if not op.host_lengths and mode.prefills:
         raise OutOfDomain(f"{mode.name}: a prefill is planned by lengths that stand on the host")
     if op.lengths and op.path != "direct":
         raise OutOfDomain(
@@ -119,7 +119,7 @@ def _expected(mode: Mode, state: State, op: Build) -> ExpectedTables:
         situations.add(f"padded {op.buffer}")
     if mode.either_lengths:
         situations.add("host lengths" if op.host_lengths else "device lengths")
-    prefills = any(part.reads == PREFILLING for part in mode.parts)
+    prefills = mode.prefills
     bounds = dimensions.of_forward(tables, lines, prefills)
     return ExpectedTables(
         mode=mode,

@@ -63,9 +63,6 @@ BESIDE: Mapping[str, History] = {
 }
 """What the other requests of a batch are, and what turns bring."""
 
-INTERPRETED = ("widened_draft_extend",)
-"""Modes whose batches a kernel prepares whatever the path: on a CPU it is interpreted, row by row."""
-
 Row = Mapping[str, Any]
 
 
@@ -95,10 +92,6 @@ def modes() -> tuple[str, ...]:
     return tuple(mode.name for mode in known if mode.three_rows and mode.reads not in (NOBODY, TEXT))
 
 
-def _prefills(mode: str) -> bool:
-    return any(part.reads == PREFILLING for part in mode_of(mode).parts)
-
-
 def _forwards() -> Iterator[Scenario]:
     """A batch of each mode in which one request is far."""
     rows = covering(
@@ -115,12 +108,12 @@ def _forwards() -> Iterator[Scenario]:
         },
         ("rows place", lambda row: row["place"] == "first" or row["rows"] > (2 if row["place"] == "middle" else 1)),
         ("rows path", lambda row: row["rows"] <= 9 or row["path"] == "direct"),  # interpreted kernels, row by row
-        ("mode rows", lambda row: row["rows"] <= 9 or row["mode"] not in INTERPRETED),
+        ("mode rows", lambda row: row["rows"] <= 9 or mode_of(row["mode"]).by_hand),
         ("mode path", lambda row: row["path"] == "direct" or mode_of(row["mode"]).prepared),
         ("mode lengths", lambda row: row["lengths"] != "device" or mode_of(row["mode"]).either_lengths),
         ("mode lengths", lambda row: row["lengths"] != "lagging" or mode_of(row["mode"]).given_indices),
         ("path lengths", lambda row: row["lengths"] in ("host", "device") or row["path"] == "direct"),
-        ("mode lengths", lambda row: row["lengths"] != "strided" or row["mode"] not in INTERPRETED),  # by the address
+        ("mode lengths", lambda row: row["lengths"] != "strided" or mode_of(row["mode"]).by_hand),  # by the address
     )
     for row in rows:
         yield _forward(**row)

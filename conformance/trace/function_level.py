@@ -21,12 +21,11 @@ from ropecheck.conformance.trace.live import Histories, LiveRequest, brought
 from ropecheck.conformance.trace.verdict import PREFIX
 from ropecheck.reference.requests import State
 from ropecheck.spec.history import OutOfDomain
+from ropecheck.spec.modes import mode_of
 from ropecheck.spec.rules import rules_of
 from ropecheck.spec.views import Row, Tables
 
 _decoder = msgspec.json.Decoder(events.Event)
-
-VERIFIES = ("target_verify", "ragged_verify")
 
 
 def said(trace: bytes, failure: Failure, name: str) -> ops.Scenario | str:
@@ -146,9 +145,10 @@ def _forward(event: events.Forward, histories: Histories, numbers: dict[str, int
     reqs = [req for _, req, _ in rows]
     if not rows:
         return
-    if event.mode in ("extend", "mixed"):
+    mode = mode_of(event.mode)
+    if mode.prefills:
         # A row of one token beside windows is a decode once its prompt is complete.
-        decodes = [req for row, req, live in rows if event.mode == "mixed" and live.running and event.tokens[row] == 1]
+        decodes = [req for row, req, live in rows if mode.composite and live.running and event.tokens[row] == 1]
         windows = [
             words.window(req, event.tokens[row], event.prefix_lens[row] if live.free else 0)
             for row, req, live in rows
@@ -158,14 +158,14 @@ def _forward(event: events.Forward, histories: Histories, numbers: dict[str, int
             yield words.mixed(windows, decodes)
         else:
             yield words.extend(windows) if windows else words.decode(decodes)
-    elif event.mode == "decode":
+    elif mode.emits and not mode.composite:
         yield words.decode(reqs)
-    elif event.mode in VERIFIES:
+    elif mode.verifies:
         trees = [event.parents[row] if event.parents else tuple(range(event.tokens[row] - 1)) for row, _, _ in rows]
-        if event.mode == "target_verify":
-            yield words.verify(reqs, trees, max(tree.count(node) for tree in trees for node in (*tree, 0)) or 1)
-        else:
+        if mode.packed:
             yield words.ragged_verify(reqs, trees)
+        else:
+            yield words.verify(reqs, trees, max(tree.count(node) for tree in trees for node in (*tree, 0)) or 1)
         for row, number, _ in rows:
             yield ops.Accept(number, len(event.answers[row]) if event.answers else 0)
     else:

@@ -14,7 +14,7 @@ from ropecheck.conformance.trace.shape import shape_of
 from ropecheck.spec import scheduling
 from ropecheck.spec.history import OutOfDomain
 from ropecheck.spec.modes import mode_of
-from ropecheck.spec.modes.declaration import PREFILLING, Mode, Tokens, Tree
+from ropecheck.spec.modes.declaration import Mode, Tokens
 from ropecheck.spec.rules import Rule, Violation, rules_of
 from ropecheck.spec.views import ArrivedTurn, Row, Seen, Tables
 
@@ -158,17 +158,16 @@ class Judge:
         self, mode: Mode, name: str, event: events.Forward, row: int, live: LiveRequest, at: int
     ) -> tuple[Tokens, list[Failure]]:
         """Which tokens the row must read, and what is wrong with its being asked to."""
-        prefills = mode.parts[0].reads == PREFILLING
-        if event.draft and prefills:
+        if event.draft and mode.prefills:
             start, count = live.window
             if mode.served:  # behind tokens that the target verified stand others of the block, which are given up
                 count = max(count, event.tokens[row])
             return mode.parts[0].tokens(prefix_len=start, extend_len=count), []
         if mode.draft:  # the one number that such a mode chooses is how many tokens a row has
-            seq_len = live.verified if mode.name == "draft_extend_v2" else live.total - 1
+            seq_len = live.verified if mode.behind_verify else live.total - 1
             fields = {one.name: (seq_len,) if one.each else event.tokens[row] for one in mode.fields}
             return mode.row(fields, 0, event.step), []
-        if prefills and not (live.running and mode.composite and event.tokens[row] == 1):
+        if mode.prefills and not (live.running and mode.composite and event.tokens[row] == 1):
             start, count = event.prefix_lens[row], event.tokens[row]
             view = scheduling.Window(
                 mode=name, start=start, count=count, computed=live.computed, total=live.total, free=live.free
@@ -183,15 +182,15 @@ class Judge:
             live.resume()
         if event.reqs.index(live.name) < row:  # a further beam of the request is as long as its first
             found = list(self._count(name, event, row, live, live.total, at))
-            return mode_of("beam_members").tokens(seq_len=live.total, members=1), found
+            return mode.parts[-1].tokens(seq_len=live.total, members=1), found
         newest = scheduling.Newest(mode=name, computed=live.computed, total=live.total)
         found = list(self._ask(newest, name, at, live, row))
-        if _verifies(mode):
+        if mode.verifies:
             live.verified = live.total - 1
             parents = event.parents[row] if event.parents else tuple(range(event.tokens[row] - 1))
             return mode.tokens(seq_len=live.total - 1, parents=parents), found
         found += self._count(name, event, row, live, live.total, at)
-        return mode_of("decode").tokens(seq_len=live.total), found
+        return mode.running.tokens(seq_len=live.total), found
 
     def _count(
         self, name: str, event: events.Forward, row: int, live: LiveRequest, right: int, at: int
@@ -383,17 +382,12 @@ def _refusal(message: str) -> bool:
     return any(word in message.lower() for word in ("session", "request id", "replace", "append", "streaming"))
 
 
-def _verifies(mode: Mode) -> bool:
-    """Whether its rows read drafted trees."""
-    return any(isinstance(one.domain, Tree) for one in mode.fields)
-
-
 def _advance(mode: Mode, event: events.Forward, row: int, live: LiveRequest, read: Tokens) -> None:
     """What the forward does to the history: tokens are computed, and the model answers."""
     answers = event.answers[row] if event.answers else ()
     live.newest = len(answers)
     live.went_on += live.running
-    if _verifies(mode):
+    if mode.verifies:
         live.computed = live.verified + len(answers)
         live.window = (live.verified, read.count)
         live.outputs.extend(answers)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ropecheck.conformance.judge.signature import delta_word, shift_word
+from ropecheck.spec.modes import mode_of
 from ropecheck.spec.rules import Violation
 from ropecheck.spec.views import Place, Row
 
@@ -32,7 +33,7 @@ def shape_of(
         right = view.place.column(index)
         if seen != right:
             cells.append((index, right, seen))
-    if view.mode.endswith("ragged_verify") and all(
+    if mode_of(view.mode.rpartition(".")[2]).packed and all(
         any(set(seen) == {index + delta} for delta in deltas) for index, _, seen in cells
     ):
         return DEALT

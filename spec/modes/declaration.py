@@ -157,10 +157,14 @@ class Mode:
     """Tokens that every row's request emits after the forward (a prefill emits one when its prompt is complete)."""
     prepared: bool = False
     """Engines prepare its batch in a function of their own, which is driven unless a scenario says otherwise."""
+    by_hand: bool = True
+    """Its batch can be set without such a function."""
     given_indices: bool = False
     """The caller of the batch constructor brings the 1-D table, where the batch is set by hand."""
     draft: bool = False
     """It is the draft model's forward."""
+    behind_verify: bool = False
+    """It comes behind a verify, and its seq_len counts what was committed before that verify's tokens are."""
     served: bool = False
     """Servers alone make it: no function of an engine builds its batch for a caller, so nobody enumerates it."""
     forwards: Callable[..., int] | None = None
@@ -192,6 +196,29 @@ class Mode:
     def composite(self) -> bool:
         """Whether rows of several modes share its batch."""
         return self.parts != (self,)
+
+    @property
+    def prefills(self) -> bool:
+        """Whether rows of it compute tokens that no forward has computed yet."""
+        return any(part.reads == PREFILLING for part in self.parts)
+
+    @property
+    def verifies(self) -> bool:
+        """Whether its rows read drafted trees."""
+        return any(isinstance(known.domain, Tree) for known in self.fields)
+
+    @property
+    def packed(self) -> bool:
+        """Whether each row reads a number of tokens of its own, with nothing between rows."""
+        return any(isinstance(known.domain, Tree) and not known.domain.nodes for known in self.fields)
+
+    @property
+    def running(self) -> Mode:
+        """The mode of its rows whose prompt is complete. Raises LookupError where it has none."""
+        for part in self.parts:
+            if part.reads == RUNNING and not part.follows:
+                return part
+        raise LookupError(f"no row of {self.name} reads a running request")
 
     @property
     def chosen(self) -> tuple[Field, ...]:

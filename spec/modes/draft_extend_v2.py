@@ -16,6 +16,7 @@ from ropecheck.spec.rules import SPECULATIVE
     reads=RUNNING,
     prepared=True,
     draft=True,
+    behind_verify=True,
     buffers=("graph", "multi_layer"),
     copies=(0, 1),
     host_copies=2,

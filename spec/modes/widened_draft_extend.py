@@ -11,7 +11,7 @@ from ropecheck.spec.modes.declaration import RUNNING, CommittedLen, Tokens, Whol
 from ropecheck.spec.rules import SPECULATIVE
 
 
-@mode("widened_draft_extend", reads=RUNNING, draft=True, source=SPECULATIVE)
+@mode("widened_draft_extend", reads=RUNNING, draft=True, behind_verify=True, by_hand=False, source=SPECULATIVE)
 def widened_draft_extend(
     seq_len: CommittedLen, num_draft_tokens: Annotated[int, Whole(1, 8)], num_front_tokens: Annotated[int, Whole(1, 2)]
 ) -> Tokens:

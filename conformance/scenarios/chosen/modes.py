@@ -105,7 +105,7 @@ def _unlike() -> Number:
 def _buffered(name: str, mode: Mode, buffer: str) -> Scenario:
     """A larger batch, then a smaller one, in the same wider buffer."""
     start, large = begun(mode, 3, MEDIA_ROWS)
-    if buffer == "tier" or any(part.reads == PREFILLING for part in mode.parts):
+    if buffer == "tier" or mode.prefills:
         each = (large,) if buffer in ("tier", "dp") else (_rows(large, slice(0, None, 2)), _rows(large, slice(1, 2)))
         built = [Build(one, buffer=buffer, buffer_tokens=WIDE_BUFFER) for one in each]
         return scenario(f"{name}, {buffer} buffer", "Columns behind the live ones.", start, built)

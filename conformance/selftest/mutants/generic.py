@@ -26,7 +26,7 @@ from ropecheck.conformance.selftest.mutants.padding import Load, filled_with_one
 from ropecheck.reference.tables import BatchTables
 from ropecheck.reference.timeline import IntArray, Timeline
 from ropecheck.spec.modes import all_modes
-from ropecheck.spec.modes.declaration import NOBODY, PREFILLING, TEXT, Mode
+from ropecheck.spec.modes.declaration import NOBODY, TEXT, Mode
 
 Lines = Sequence[Timeline]
 Make = Callable[[str, str, Mode], Mutant]
@@ -103,7 +103,7 @@ def media(mode: Mode) -> bool:
 
 def prefills(mode: Mode) -> bool:
     """Its requests' tokens may lie inside the prompt's table."""
-    return media(mode) and PREFILLING in _reads(mode)
+    return media(mode) and mode.prefills
 
 
 def looping(mode: Mode) -> bool:
