@@ -164,6 +164,8 @@ class Died(msgspec.Struct, frozen=True, tag="died", omit_defaults=True):
     message: str
     where: str = ""
     """Innermost engine frame, "package/file.py:line function"."""
+    given: Forward | None = None
+    """The forward that raised before its network was reached, with the tables that it brought."""
 
 
 Event = (

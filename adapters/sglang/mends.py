@@ -1,4 +1,4 @@
-"""The known bugs of SGLang 0.5.23 mended in memory, a few lines each: ROPECHECK_MEND names some, or "all".
+"""The known bugs of SGLang mended in memory, a few lines each: ROPECHECK_MEND names some, or "all".
 
 | spec field | adapter field | engine field |
 | --- | --- | --- |
@@ -78,6 +78,45 @@ def cut_with_the_tokens(original: Any, session: Any, turn: Any, *args: Any, **kw
         kept = len(made.origin_input_ids) - len(turn.input_ids)
         made.multimodal_inputs = cut(made.multimodal_inputs, kept)
     return made
+
+
+def media_stand_behind(original: Any, req: Any, inputs: Any) -> None:
+    """A turn's media stand behind its whole history, in inputs of its own; what was put aside for decodes stays."""
+    held, own = req.multimodal_inputs, inputs.mrope_positions
+    before = torch.zeros(3, 0, dtype=own.dtype) if held is None else held.mrope_positions
+    before = whole(before, len(req.origin_input_ids) - own.shape[1])
+    table = torch.cat([before, own + first_free(before)], dim=1)
+    delta = (table.max() + 1 - table.shape[1]).reshape(1, 1)
+    items = inputs.mm_items if held is None else [*held.mm_items, *inputs.mm_items]
+    fields = {"mrope_positions": table, "mrope_position_delta": delta}
+    req.multimodal_inputs = dataclasses.replace(held or inputs, mm_items=items, **fields)
+
+
+def its_table_is_whole(original: Any, session: Any, turn: Any, *args: Any, **kwargs: Any) -> Any:
+    """A turn of text behind media has columns for its whole prompt."""
+    made = original(session, turn, *args, **kwargs)
+    held = made.multimodal_inputs
+    tokens = len(made.origin_input_ids)
+    if held is not None and turn.mm_inputs is None and held.mrope_positions.shape[1] < tokens:
+        made.multimodal_inputs = dataclasses.replace(held, mrope_positions=whole(held.mrope_positions, tokens))
+    return made
+
+
+def whole(table: Any, tokens: int) -> Any:
+    """The columns of so many tokens: behind the table stands text."""
+    text = first_free(table) + torch.arange(max(0, tokens - table.shape[1]))
+    return torch.cat([table[:, :tokens], text.expand(3, -1)], dim=1)
+
+
+def first_free(table: Any) -> int:
+    """The position behind the largest of a table."""
+    return int(table.max()) + 1 if table.numel() else 0
+
+
+def nothing_put_aside_stays(original: Any, req: Any, inputs: Any) -> None:
+    """What decodes add to a length is made anew when there is a delta more."""
+    original(req, inputs)
+    req.multimodal_inputs.mrope_position_delta_repeated_cache = None
 
 
 def a_refused_turn_is_none(original: Any, req: Any, *args: Any, **kwargs: Any) -> None:
@@ -382,6 +421,14 @@ MENDS: dict[str, Mend] = {
 }
 """Cause -> what ends it. Causes of scenarios and of scripts may be ended alike."""
 
+JOIN = f"{BATCH}:Req.extend_image_inputs"
+PAST: dict[str, Mend] = {
+    "media-join-the-parents": {JOIN: media_stand_behind},
+    "windows-end-with-the-table": {CREATE: its_table_is_whole},
+    "a-delta-put-aside-stays": {JOIN: nothing_put_aside_stays},
+}
+"""The same for causes that only releases before 0.5.23 have; "all" leaves them out."""
+
 
 def install() -> tuple[str, ...]:
     """Mend what the environment names; what Hello says of it. Raises KeyError for an unknown name, AttributeError and
@@ -395,7 +442,7 @@ def install() -> tuple[str, ...]:
 
 def mend(names: Iterable[str]) -> list[Change]:
     """Mend these causes; returns what takes it back, in that order."""
-    return put(dict.fromkeys(pair for name in names for pair in MENDS[name].items()))
+    return put(dict.fromkeys(pair for name in names for pair in (MENDS | PAST)[name].items()))
 
 
 def put(changes: Iterable[tuple[str, Callable[..., Any]]]) -> list[Change]:

@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable
 
 from ropecheck.adapters import events
-from ropecheck.conformance.known.model import MEMBERS, OFFSET, REPLACE, SHARES, Inputs
+from ropecheck.conformance.known.inputs import ENDED, Inputs
+from ropecheck.conformance.known.model import MEMBERS, MERGED, OFFSET, REPLACE, SHARES
 from ropecheck.conformance.known.scheduler import (
     EMBEDS,
     ENDS,
@@ -26,6 +27,7 @@ from ropecheck.spec.modes import mode_of
 def ended_by(known: KnownHistories, died: events.Died) -> str:
     """The bug that ends the loop here, now, in this way; "" for none."""
     function = died.where.rsplit(" ", 1)[-1]
+    known.fatal = died.given
     for cause, error, name, pattern, so in ENDINGS:
         so_far = cause in known.bugs and error == died.error and re.fullmatch(name, function)
         found = re.fullmatch(pattern, died.message) if so_far else None
@@ -63,6 +65,17 @@ def _short(known: KnownHistories, tokens: str, columns: str) -> bool:
                     if one.width - start == int(columns) < int(tokens) <= live.total - start:
                         return True
     return False
+
+
+def _merged(known: KnownHistories) -> bool:
+    """The forward that ends the loop brought a table that does not fit, of media that have joined."""
+    return known.unfit() and any(MERGED in media.causes for media in known.rows)
+
+
+def _sizes(known: KnownHistories) -> set[str]:
+    """The shapes of the running requests' deltas, as a verify has them."""
+    held = [_now(known, live)[0] for live in known.going if live.running]
+    return {f"{len(one.deltas)}, 1" if one.more else "1" for one in held}
 
 
 def _shrank(known: KnownHistories, prefix: str, protected: str) -> bool:
@@ -192,6 +205,32 @@ ENDINGS: tuple[tuple[str, str, str, str, Callable[..., bool]], ...] = (
         "fill_from",
         r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension 1",
         _short,
+    ),
+    *(
+        (cause, "RuntimeError", function, pattern, so)
+        for function, pattern in (
+            (
+                "fill_from",
+                r"The size of tensor a \(\d+\) must match the size of tensor b \(\d+\) at non-singleton dimension 1",
+            ),
+            ("fill_from", r"output with shape \[3, 1\] doesn't match the broadcast shape \[3, \d+\]"),
+            ("_pad_inputs_to_size", r"Trying to create tensor with negative dimension -\d+: \[3, -\d+\]"),
+        )
+        for cause, so in ((MERGED, _merged), (ENDED, KnownHistories.unfit))
+    ),
+    (
+        MERGED,
+        "RuntimeError",
+        "_compute_mrope_positions_decode",
+        r"a Tensor with (\d+) elements cannot be converted to Scalar",
+        lambda known, deltas: f"{deltas}, 1" in _sizes(known),
+    ),
+    (
+        MERGED,
+        "RuntimeError",
+        "compute_spec_mrope_positions",
+        r"stack expects each tensor to be equal size, but got \[(.*)\] at entry 0 and \[(.*)\] at entry \d+",
+        lambda known, one, other: one != other and {one, other} <= _sizes(known),
     ),
     (
         GATHERED,

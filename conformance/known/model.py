@@ -7,7 +7,7 @@ Consequences are predicted like anything else: they come out of what the wrong e
 
 import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -16,6 +16,17 @@ from ropecheck.adapters import protocol
 from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.known.base import alike
+from ropecheck.conformance.known.inputs import (
+    ASIDE,
+    BY_DELTA,
+    DRAFTS,
+    ENDED,
+    NOTHING,
+    Inputs,
+    Unmade,
+    brought,
+    may_be_odd,
+)
 from ropecheck.conformance.plan.planner import Plan, decoded
 from ropecheck.conformance.reference_engine import ReferenceEngine, answer, tensor, without_start
 from ropecheck.conformance.scenario.operations import Abort, Build, Operation, Retract, Rotate, Scenario, Submit, Turn
@@ -41,6 +52,7 @@ CYCLED = "glm-sections-in-tensors-as-qwens"
 STILL = "draft-rows-stand-still"
 GRAPHS = "draft-graphs-have-no-rows"
 IDLE = "idle-has-no-table"
+MERGED = "media-join-the-parents"
 
 BUGS: dict[str, str] = {
     FROM_T: "a retracted request's table goes on behind the t row of its last column, not behind its largest position",
@@ -60,26 +72,13 @@ BUGS: dict[str, str] = {
     STILL: "the draft loop advances the index and not the rows: every forward reads the first one's columns",
     GRAPHS: "the graphs of EAGLE drafts never get the three rows: zeros for every token",
     IDLE: "an idle batch has no table of three rows",
+    MERGED: "a turn's media are put into the inputs that its parent holds, too: columns behind the parent's prompt, as "
+    "if nothing stood before them, and the delta beside the parent's",
+    ENDED: "a window of a session's turn has as many columns as its table has left, and behind the table one",
+    ASIDE: "every decode reads the delta that was put aside first, not only one beside a request whose table reaches "
+    "its token",
 }
 """Every cause of scenarios by the name that entries use, and what comes out."""
-
-DRAFTS = ("frozen_kv_draft", "widened_draft_extend")
-"""Modes whose draft may stand at tokens of the prompt."""
-
-
-@dataclass(eq=False)
-class Inputs:
-    """Media inputs, which requests may share. table: int64 [3, width]; items: half-open token ranges."""
-
-    table: IntArray
-    delta: int
-    items: tuple[tuple[int, int], ...]
-    cached: bool = False
-    """delta - 1 has been put aside for decodes."""
-
-    @property
-    def width(self) -> int:
-        return int(self.table.shape[1])
 
 
 class Raises(Exception):
@@ -88,10 +87,6 @@ class Raises(Exception):
     def __init__(self, type: str, message: str, function: str) -> None:
         super().__init__(message)
         self.raised = protocol.Raised("engine", type, message, function)
-
-
-BY_DELTA = ("target_verify", "ragged_verify", "draft_decode", "draft_extend_v2", *DRAFTS)
-"""Modes in which every column is index + delta, whatever the table holds."""
 
 
 class KnownEngine(ReferenceEngine):
@@ -148,7 +143,11 @@ class KnownEngine(ReferenceEngine):
         """
         if media is not None:
             own = tuple((first + start, stop + start) for item in media.items for first, stop in item.spans)
-            self.inputs[req] = continued(parent, decoded(media.table), own, start)
+            if MERGED in self.bugs:  # whoever holds the parent's, holds these
+                self.inputs[req] = joined = parent or copy.copy(NOTHING)
+                vars(joined).update(vars(merged(joined, decoded(media.table), own)))
+            else:
+                self.inputs[req] = continued(parent, decoded(media.table), own, start)
         elif parent is not None:
             self.inputs[req] = parent
 
@@ -188,8 +187,8 @@ class KnownEngine(ReferenceEngine):
         return msgspec.structs.replace(
             right,
             table=tensor(inputs.table),
-            delta=tensor(np.array([[inputs.delta]], dtype=np.int64)),
-            delta_cache=tensor(np.full((3, 1), inputs.delta - 1, dtype=np.int64)) if inputs.cached else None,
+            delta=tensor(np.array([inputs.deltas], dtype=np.int64).T),
+            delta_cache=tensor(np.tile(np.array(inputs.aside, dtype=np.int64) - 1, (3, 1))) if inputs.aside else None,
             offsets=inputs.items,
         )
 
@@ -206,7 +205,8 @@ class KnownEngine(ReferenceEngine):
         """Which forwards put a delta aside, `tables` knows."""
 
     def tables(self, step: protocol.BuildForward, lines: Sequence[Timeline]) -> list[BatchTables]:
-        self.put_aside(step)
+        if ENDED not in self.bugs:
+            self.put_aside(step)
         if step.mode == "beam_decode" and MEMBERS in self.bugs and any(self.reaches(step)):
             raise Raises("IndexError", "list index out of range", "_compute_mrope_positions_decode")
         members = len(step.batch.parts[0].reqs) if step.mode == "beam_decode" and MEMBERS in self.bugs else None
@@ -215,11 +215,26 @@ class KnownEngine(ReferenceEngine):
             for row, req in enumerate(step.reqs)
         ]
         found = super().tables(step, lines)
+        if ENDED in self.bugs or MERGED in self.bugs:
+            own = step.reqs if members is None else step.reqs[:members]
+            held = [self.inputs.get(req, NOTHING) for req in own] + [NOTHING] * (len(step.reqs) - len(own))
+            found = [self.odd(step, one, held) for one in found]
         if step.mode == "draft_decode" and STILL in self.bugs:
             return [replace(one, rows=found[0].rows) for one in found]
         if step.mode == "idle" and IDLE in self.bugs:
             return [replace(one, rows=None) for one in found]
         return [self.dealt(step, one, lines) for one in found] if step.mode == "ragged_verify" else found
+
+    def odd(self, step: protocol.BuildForward, right: BatchTables, rows: Sequence[Inputs]) -> BatchTables:
+        """The tables with as many columns as these rows bring."""
+        if right.rows is None or not may_be_odd(step.mode, len(step.reqs), right.live):
+            return right
+        firsts, counts = zip(*((int(span.tokens[0]), len(span.tokens)) for span in right.spans), strict=True)
+        try:
+            columns = brought(step.mode, rows, firsts, counts, right.positions[: right.live], self.bugs)
+        except Unmade as error:
+            raise Raises("RuntimeError", *error.args) from error
+        return replace(right, rows=np.concatenate([*columns, right.rows[:, right.live :]], axis=1))
 
     def read(self, mode: str, req: int) -> Timeline:
         """The columns that a forward reads of a request."""
@@ -241,14 +256,14 @@ class KnownEngine(ReferenceEngine):
             reaching = self.reaches(step)
             for req, reaches in zip(step.reqs, reaching, strict=True):
                 if any(reaching) and not reaches and req in self.inputs:
-                    self.inputs[req].cached = True
+                    self.inputs[req].put_aside()
         elif step.reqs and step.mode not in BY_DELTA:
             for req, (start, count) in zip(step.reqs, step.batch.windows, strict=True):
                 inputs = self.inputs.get(req)
                 if inputs is None or start + count <= inputs.width:
                     continue
                 if self.held[req].session is not None or start >= inputs.width:
-                    inputs.cached = True
+                    inputs.put_aside()
 
     def dealt(self, step: protocol.BuildForward, right: BatchTables, lines: Sequence[Timeline]) -> BatchTables:
         """Packed columns, each with the delta of the request that would own it if all owned as many."""
@@ -299,6 +314,14 @@ def continued(parent: Inputs | None, own: IntArray, items: tuple[tuple[int, int]
     return Inputs(table, compose.delta(table), (() if parent is None else parent.items) + items)
 
 
+def merged(parent: Inputs, own: IntArray, items: tuple[tuple[int, int], ...]) -> Inputs:
+    """A parent's media inputs when a turn's have joined them."""
+    if not parent.width:
+        return Inputs(own, compose.delta(own), items)
+    table = np.concatenate([parent.table, own], axis=1)
+    return Inputs(table, parent.delta, parent.items + items, (*parent.more, compose.delta(own)), parent.aside)
+
+
 def topped_up(table: IntArray, outputs: int, bugs: Collection[str]) -> IntArray:
     """A retracted request's table with columns for so many outputs more. int64 [3, P] -> [3, P + outputs]."""
     free = int(table[0, -1]) + 1 if FROM_T in bugs else compose.free_position(table)
@@ -339,7 +362,9 @@ def _touches(op: Operation, bugs: frozenset[str]) -> bool:
             return not bugs.isdisjoint((FROM_T, AGAIN, SHARED))
         case Turn():
             afresh = op.replace and op.parent is None
-            return any(so and bug in bugs for so, bug in ((op.offset, OFFSET), (afresh, REPLACE), (op.bos, START)))
+            return not bugs.isdisjoint((MERGED, ENDED)) or any(
+                so and bug in bugs for so, bug in ((op.offset, OFFSET), (afresh, REPLACE), (op.bos, START))
+            )
         case Build():
             return SHOWN_IN.get(op.batch.mode) in bugs or SHOWN_IN.get(op.buffer) in bugs
         case Rotate():

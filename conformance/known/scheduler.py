@@ -7,25 +7,36 @@ is known in the forms that it may have by then, and what a row reads leaves thos
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise, product
 
 import msgspec
 import numpy as np
 
 from ropecheck.adapters import events
-from ropecheck.conformance.known.model import (
+from ropecheck.conformance.known.inputs import (
     BY_DELTA,
-    DRAFTED,
     DRAFTS,
+    ENDED,
+    NOTHING,
+    WINDOWS,
+    Inputs,
+    Unmade,
+    brought,
+    may_be_odd,
+    spread,
+)
+from ropecheck.conformance.known.model import (
+    DRAFTED,
     FROM_T,
     MEMBERS,
+    MERGED,
     OFFSET,
     REPLACE,
     SHARES,
     STILL,
-    Inputs,
     continued,
     cut,
+    merged,
     topped_up,
 )
 from ropecheck.conformance.trace.live import Histories, LiveRequest
@@ -77,8 +88,8 @@ SCHEDULER_BUGS: dict[str, str] = {
 IN_FLIGHT = "Streaming session already has an active request."
 """Why a streaming session refuses a turn beside another."""
 
-NOTHING = Inputs(np.zeros((3, 0), dtype=np.int64), 0, ())
-"""The media inputs of a request that has none."""
+MOST_FORMS = 256
+"""Of a forward whose rows' inputs may each have several."""
 
 
 @dataclass(eq=False)
@@ -130,6 +141,12 @@ class KnownHistories(Histories):
         """Bugs that the clients' last messages, since the last forward, let end the loop."""
         self.last: events.Forward | None = None
         self.at = 0
+        self.read_at = -1
+        """Of the forward that is being read: its event, what its rows hold, and its table where that is odd."""
+        self.rows: list[Media] = []
+        self.table: IntArray | None = None
+        self.fatal: events.Forward | None = None
+        """The one that ended the loop."""
         self.looked: set[tuple[int, int | None]] = set()
         """Where something is known: event, and row of a forward."""
 
@@ -149,12 +166,18 @@ class KnownHistories(Histories):
                 if mode_of(event.mode).parts[0].emits:
                     self.tail = {req for at, req in enumerate(event.reqs) if req in event.reqs[:at]}
                 self.pausing, self.due, self.last = False, set(), event
+                self.looked |= {(at, row) for row, req in enumerate(event.reqs) if self.turned_away(req)}
             case events.Transfer(req=req):
                 self.batched[req] = self.held(req)
                 if (live := self.live.get(req)) is not None and live.session:
                     self.recorded[live.session] = self.recorded.get(live.session, 0) + 1
             case _:
                 pass
+
+    def turned_away(self, req: str) -> bool:
+        """Whether a turn is refused because of one that stays in flight: what it is fed then is the engine's affair."""
+        live = self.live.get(req)
+        return live is not None and bool(live.refuse) and not self.causes.get(req, set()).isdisjoint((FAILED, WAITED))
 
     def held(self, req: str) -> Media:
         return self.media.get(req) or Media([NOTHING])
@@ -199,7 +222,12 @@ class KnownHistories(Histories):
                 made = Media([*made.options, NOTHING], made.causes | {ABORTED})
         if brings:
             items = self._items(prompt, start)
-            made = _each(made, lambda one: continued(one, own, items, start))
+            if MERGED in self.bugs:  # whoever holds the parent's, holds these
+                made = made if made.options[0].width else Media([NOTHING])
+                made.options = [merged(one, own, items) for one in made.options]
+                made.causes |= {MERGED} if live.parent else set()
+            else:
+                made = _each(made, lambda one: continued(one, own, items, start))
         self.media[event.req] = made
         if before is not None and not before.finished and before.name in self.retracted:
             self.join(before, live)
@@ -242,6 +270,8 @@ class KnownHistories(Histories):
         session = self.sessions.get(live.session) if live is not None else None
         if live is None or session is None or not session.streaming or ENDS not in self.bugs:
             return
+        if name not in session.turns:  # a refusal's dummy token
+            return
         self.retracted[name] = self.retracted.get(name, 0) + 1
         self.touch(name, ENDS)
         if self.retracted[name] == 1:
@@ -274,7 +304,7 @@ class KnownHistories(Histories):
             self.drop(live.name, ABORTED)
         never_came = self.server.get("disaggregation_mode") == "decode" and live.name not in self.batched
         stays = next((bug for bug, so in ((FAILED, never_came), (WAITED, never_ran)) if so and bug in self.bugs), "")
-        if session is not None and session.streaming and reason == "abort" and stays:
+        if session is not None and session.streaming and live.name in session.turns and reason == "abort" and stays:
             session.in_flight = live.name
             self.failed[live.name] = stays
 
@@ -285,16 +315,18 @@ class KnownHistories(Histories):
     ) -> Place:
         name = live.name
         self.looked |= {(self.at, None), (self.at, row)}
+        if self.read_at != self.at:  # the first row
+            self.read_at = self.at
+            self.rows = [self.row(event, n) for n in range(len(event.reqs))]
+            self.table = self.odd(event, columns_of(event))
+        if self.table is not None:
+            start = sum(event.tokens[:row])
+            return _row_of(self.table[:, start : start + tokens.count], tokens)
         if event.reqs.index(name) < row and MEMBERS in self.bugs:
             self.touch(name, MEMBERS)
             return _place(NOTHING)
-        mode = mode_of(event.mode)
-        joins = mode.prefills and not (mode.composite and live.running)
-        if joins and not event.draft:
-            self.batched[name] = self.held(name)
-        media = self.batched.get(name) or self.held(name)
-        media.options = grown(media, name if joins else "", 2 * live.total + 64, self.bugs)
-        if mode.packed and SHARES in self.bugs:
+        media = self.rows[row]
+        if mode_of(event.mode).packed and SHARES in self.bugs:
             self.touch(name, SHARES, *media.causes)
             return self.shares(event, row, tokens)
         if event.mode == "draft_decode" and event.step and STILL in self.bugs:
@@ -309,6 +341,63 @@ class KnownHistories(Histories):
         media.options = fitting or media.options
         self.touch(name, *media.causes)
         return _place(media.options[0], by_delta)
+
+    def row(self, event: events.Forward, row: int) -> Media:
+        """The media inputs of a row, once its request is in the batch."""
+        name = event.reqs[row]
+        live = self.live.get(name)
+        if live is None or (event.reqs.index(name) < row and MEMBERS in self.bugs):
+            return Media([NOTHING])
+        mode = mode_of(event.mode)
+        joins = mode.prefills and not (mode.composite and live.running)
+        if joins and not event.draft:
+            self.batched[name] = self.held(name)
+        media = self.batched.get(name) or self.held(name)
+        media.options = grown(media, name if joins else "", 2 * live.total + 64, self.bugs)
+        return media
+
+    def odd(self, event: events.Forward, seen: IntArray | None) -> IntArray | None:
+        """The table of a forward in which a row brings too many columns or too few; None where none does. seen: the
+        engine's, which says in which form rows' inputs are."""
+        may = may_be_odd(event.mode, len(event.reqs), sum(event.tokens))
+        if self.bugs.isdisjoint((ENDED, MERGED)) or event.positions is None or not may:
+            return None
+        firsts = event.prefix_lens if event.mode in WINDOWS else tuple(length - 1 for length in event.seq_lens)
+        places = np.array(event.positions, dtype=np.int64)[: sum(event.tokens)]
+        first: IntArray | None = None
+        even = False
+        for held in islice(product(*(media.options for media in self.rows)), MOST_FORMS):
+            try:
+                columns = brought(event.mode, held, firsts, event.tokens, places, self.bugs)
+            except Unmade:
+                continue
+            counts = [one.shape[1] for one in columns]
+            if sum(counts) == len(places) and (event.mode in BY_DELTA or counts == list(event.tokens)):
+                even = True
+                continue
+            table = spread(columns, len(places), bool(self.server.get("enable_two_batch_overlap")))
+            if table is None:
+                table = np.concatenate(columns, axis=1)
+            if seen is not None and np.array_equal(table, seen):
+                break
+            first = table if first is None else first
+        else:
+            return first if first is not None or even else np.full((3, len(places)), -1)  # it should have raised
+        for media, one in zip(self.rows, held, strict=True):
+            media.options = [one]
+        for req in event.reqs:
+            self.touch(req, ENDED, *(cause for media in self.rows for cause in media.causes))
+        return table
+
+    def unfit(self) -> bool:
+        """Whether the forward that failed brought too many columns or too few, and these."""
+        event = self.fatal
+        seen = None if event is None else columns_of(event)
+        if event is None or seen is None:
+            return False
+        self.rows = [self.row(event, n) for n in range(len(event.reqs))]
+        table = self.odd(event, seen)
+        return table is not None and table.shape[1] != sum(event.tokens) and np.array_equal(table, seen)
 
     def shares(self, event: events.Forward, row: int, tokens: Tokens) -> Place:
         """Packed columns, dealt out as if every request had as many."""
@@ -372,6 +461,19 @@ def _place(inputs: Inputs, by_delta: bool = False) -> Place:
     table = inputs.table[:, :0] if by_delta else inputs.table
     rows = tuple(map(tuple, table.tolist()))
     return Place(rows=rows, tabulated=table.shape[1], delta=Delta(inputs.delta), has_media=bool(inputs.width))
+
+
+def _row_of(columns: IntArray, tokens: Tokens) -> Place:
+    """These columns, int64 [3, n], for these tokens."""
+    lines = np.zeros((len(columns), max(tokens) + 1), dtype=np.int64)
+    lines[:, list(tokens)] = columns
+    rows = tuple(map(tuple, lines.tolist()))
+    return Place(rows=rows, tabulated=lines.shape[1], delta=Delta(0), has_media=True)
+
+
+def columns_of(event: events.Forward) -> IntArray | None:
+    """A forward's table as it came, int64 [3, n]."""
+    return None if event.rows is None else np.array(event.rows, dtype=np.int64)
 
 
 def _columns(inputs: Inputs, tokens: Tokens, by_delta: bool) -> IntArray:

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from ropecheck.adapters.sglang.mends import MENDS
+from ropecheck.adapters.sglang.mends import PAST as PAST_MENDS
 from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.known.base import alike
@@ -160,6 +161,8 @@ def test_a_fault_of_the_same_look_is_new(name: str, planted_worker: Worker) -> N
 def test_every_cause_has_a_mend() -> None:
     listed = [one for one in load() if within(NEWEST, one.entry.versions)]
     assert set(MENDS) == {known.entry.cause for known in listed} - {""}
+    assert not set(PAST_MENDS) & set(MENDS)
+    assert set(PAST_MENDS) <= {one.entry.cause for one in load() if not within(NEWEST, one.entry.versions)}
     # What a GPU reads past an end is foreign memory: no model gives it, and no mend of ours reaches the kernel.
     assert {known.entry.device for known in load() if not known.entry.cause} <= {"cuda"}
 

@@ -10,6 +10,7 @@ planning, sampler) is the engine's.
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -36,6 +37,8 @@ class Network:
         self.widest = 0
         """Of the script's beam searches; 0 without one."""
         self.forwards = 0
+        self.failed: tables.Given | None = None
+        """The forward that raised before its network was reached."""
         self._mode = ""
         self._step = 0
         self._last: tables.Given | None = None
@@ -50,7 +53,13 @@ class Network:
         def noting(forward_batch: Any, *args: Any, **kwargs: Any) -> Any:
             # Mixed batches are relabelled inside; what the scheduler made is what is told.
             self._mode = forward_batch.forward_mode.name
-            return whole(forward_batch, *args, **kwargs)
+            before = self.forwards
+            try:
+                return whole(forward_batch, *args, **kwargs)
+            except Exception:
+                if self.forwards == before:
+                    self.failed = self._brought(forward_batch, draft)
+                raise
 
         def network(input_ids: Any, positions: Any, forward_batch: Any, *_: Any, **__: Any) -> Any:
             return self._forward(input_ids, positions, forward_batch, draft)
@@ -120,6 +129,14 @@ class Network:
         given.answers = tuple(map(tuple, answers))
         self._emit(given)
         return output(logits, batch, positions)
+
+    def _brought(self, batch: Any, draft: bool) -> tables.Given | None:
+        """A forward that raised, as far as it can be read."""
+        with contextlib.suppress(Exception):
+            mode = tables.MODES.get(self._mode, self._mode.lower())
+            running = self._scheduler.running_batch
+            return tables.given(mode, batch, batch.positions, batch.mrope_positions, running=running, draft=draft)
+        return None
 
     def _draft(self, given: tables.Given, positions: Any, batch: Any) -> Any:
         """The draft model's forward: its answers are drafts, which commit nothing."""

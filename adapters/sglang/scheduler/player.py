@@ -101,7 +101,9 @@ class Player:
                 raise NoSuchArgument(f"this release's fake transfer does not do everything: {message}") from error
             if said.stage != "engine" and not isinstance(error, Stuck):
                 raise OwnFault(f"{said.type}: {message} at {place(error)}") from error
-            self.emit(events.Died(error=said.type, message=message, where=said.where))
+            failed = self.network.failed
+            brought = None if failed is None else failed.event()
+            self.emit(events.Died(error=said.type, message=message, where=said.where, given=brought))
         return b"".join(one if isinstance(one, bytes) else self._told(one) for one in self.trace)
 
     def _told(self, given: Given) -> bytes:
