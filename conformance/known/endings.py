@@ -7,6 +7,7 @@ from ropecheck.adapters import events
 from ropecheck.conformance.known.inputs import ENDED, Inputs
 from ropecheck.conformance.known.model import MEMBERS, MERGED, OFFSET, REPLACE, SHARES
 from ropecheck.conformance.known.scheduler import (
+    CUT,
     EMBEDS,
     ENDS,
     GATHERED,
@@ -21,6 +22,7 @@ from ropecheck.conformance.known.scheduler import (
     grown,
 )
 from ropecheck.conformance.trace.live import LiveRequest
+from ropecheck.reference.timeline import laid
 from ropecheck.spec.modes import mode_of
 
 
@@ -34,6 +36,23 @@ def ended_by(known: KnownHistories, died: events.Died) -> str:
         if found is not None and so(known, *found.groups()):
             return cause
     return ""
+
+
+SILENT = "ends without a word"
+"""The shape of an end of which no exception tells: a GPU's own."""
+
+
+def silenced_by(known: KnownHistories) -> str:
+    """The bug that ends the process without an exception, where the stream stops; "" for none: the next window of a
+    request begins in a picture."""
+    sees = known.server.get("speculative_algorithm") == "STANDALONE"
+    inside = any(
+        start <= live.computed < stop and not live.running
+        for live in known.going
+        for run, start, stop in laid(known.family.name, live.history)
+        if not run.is_text
+    )
+    return CUT if CUT in known.bugs and sees and inside else ""
 
 
 def _never_spawned(known: KnownHistories, wanted: str, free: str) -> bool:

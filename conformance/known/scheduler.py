@@ -63,6 +63,7 @@ WAITED = "given-up-while-waiting-stays-in-flight"
 TRANSFERRED = "transferred-turn-has-a-record-too-many"
 STAGES = "worker-knows-no-stages"
 UNTOLD = "turn-loses-its-transfer"
+CUT = "vision-draft-embeds-a-row-too-many"
 
 SCHEDULER_BUGS: dict[str, str] = {
     REFUSED: "a turn that is refused stays in its session: its media are put behind nothing, and it takes a record",
@@ -82,6 +83,7 @@ SCHEDULER_BUGS: dict[str, str] = {
     TRANSFERRED: "a streaming session's second turn on a decode server brings a record where there is one",
     STAGES: "a speculative worker that runs in step with the scheduler is handed a pipeline's tensors, and takes none",
     UNTOLD: "a session's turn on a decode server does not know which server has its cache, and raises",
+    CUT: "a draft that sees embeds one row more than are left of a picture in which its chunk begins",
 }
 """Every cause of a scheduler's own by the name that entries use, and what comes out; it has `model`'s as well."""
 

@@ -10,7 +10,7 @@ import msgspec
 
 from ropecheck.adapters import events, protocol
 from ropecheck.conformance.judge.outcome import Failure
-from ropecheck.conformance.known.endings import ended_by
+from ropecheck.conformance.known.endings import SILENT, ended_by, silenced_by
 from ropecheck.conformance.known.scheduler import KnownHistories
 from ropecheck.conformance.scripts.script import Script
 from ropecheck.conformance.scripts.servers import servers
@@ -79,7 +79,8 @@ class _Second:
     def causes(self, failure: Failure) -> tuple[str, ...]:
         """Of a failure that these bugs give, which ones."""
         if failure.rule == SURVIVES:
-            return (self.end,) if self.end else ()
+            end = self.end or (silenced_by(self.histories) if failure.signature == SILENT else "")
+            return (end,) if end else ()
         return tuple(sorted(self.histories.causes.get(named(failure), ())))
 
 

@@ -13,6 +13,7 @@ from ropecheck.adapters import events
 from ropecheck.conformance.judge.ask import ask
 from ropecheck.conformance.judge.outcome import Failure, Outcome, Unrun, failure_of
 from ropecheck.conformance.judge.tally import ScenarioTally
+from ropecheck.conformance.known.endings import SILENT
 from ropecheck.conformance.known.stream import expected, named
 from ropecheck.conformance.live.client import Client, Completion, SentRequest
 from ropecheck.conformance.scripts.script import Script
@@ -186,4 +187,4 @@ def _answers(client: Client, tables: Sequence[Failure]) -> list[Failure]:
 def _ended(words: str) -> Failure:
     """A server that ended without an exception that its recorder saw."""
     rule = all_rules()["schedule.survives"].id
-    return Failure(rule=rule, mode="scheduler", signature="ends without a word", step=0, label="", message=words)
+    return Failure(rule=rule, mode="scheduler", signature=SILENT, step=0, label="", message=words)

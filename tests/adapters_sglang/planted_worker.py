@@ -18,6 +18,7 @@ from ropecheck.adapters.sglang import jobs, mends, worker
 from ropecheck.adapters.sglang.scheduler import faults
 from tests.adapters_sglang import family_faults
 from tests.adapters_sglang.engine_faults import FAULTS, MASKS, OTHERS
+from tests.live import cut_picture
 
 Change = Callable[[Any, Any], None]
 """(the batch that the constructor is given, the model runner)."""
@@ -134,6 +135,8 @@ def main() -> int:
 
     def with_fault(engine: Any, job: protocol.Job, device: str = "cpu") -> protocol.JobAnswer:
         kind, _, name = job.id.partition(":")
+        if kind in ("cut", "turned"):
+            return cut_picture.answer(job)
         with changed(engine, kind, name):
             return answer(engine, job, device)
 

@@ -1,0 +1,58 @@
+"""Why a server whose draft sees ends at a picture that a chunk cuts: on the CPU, by the engine's own functions."""
+
+from __future__ import annotations
+
+import pytest
+
+from ropecheck.adapters import protocol
+from ropecheck.adapters.events import Event
+from ropecheck.conformance.judge.outcome import Failure
+from ropecheck.conformance.known.endings import SILENT
+from ropecheck.conformance.known.failures import CAUSES, FOLDER, load
+from ropecheck.conformance.known.scheduler import CUT
+from ropecheck.conformance.known.stream import SURVIVES, expected
+from tests.adapters_sglang.support import Worker
+from tests.known.test_stream import HEADER, IMAGE, ROWS, arrive, extend
+from tests.live.cut_picture import FIRST, TOKENS
+
+INSIDE = (FIRST, FIRST + 4, FIRST + TOKENS - 1)
+OUTSIDE = (FIRST - 1, FIRST + TOKENS)
+STANDALONE = {"speculative_algorithm": "STANDALONE"}
+END = Failure(rule=SURVIVES, mode="scheduler", signature=SILENT, step=0, label="", message="Aborted")
+
+
+@pytest.mark.engine
+@pytest.mark.xdist_group("planted")
+@pytest.mark.parametrize("begin", [*INSIDE, *OUTSIDE])
+def test_a_window_that_begins_in_a_picture_has_a_row_too_many_once_it_is_turned(
+    begin: int, planted_worker: Worker
+) -> None:
+    """The target's window is right wherever it begins."""
+    (target,), (draft,) = (planted_worker.run(protocol.Job(f"{how}:{begin}", ())).results for how in ("cut", "turned"))
+    assert isinstance(target, protocol.Done)
+    assert isinstance(draft, protocol.Raised) == (begin in INSIDE)
+
+
+CHUNK = tuple(row[:3] for row in ROWS)
+
+
+@pytest.mark.parametrize(
+    ("stream", "so"),
+    [
+        ((arrive(), extend(0, CHUNK)), True),  # three of five tokens: one of text, two of four of the picture
+        ((arrive(), extend(0, ROWS)), False),  # the whole prompt
+        ((arrive(prompt=IMAGE[1:]),), True),  # its first token is the picture's
+        ((arrive(),), False),
+        ((arrive(prompt=IMAGE[:1]),), False),
+    ],
+)
+def test_a_silent_end_is_expected_there_alone(stream: tuple[Event, ...], so: bool) -> None:
+    """Of a server whose draft sees, with this bug, and of no other end."""
+    told, bugs = (HEADER, *stream), frozenset(CAUSES)
+    assert [one.causes for one in expected(told, [END], bugs, STANDALONE)] == [(CUT,)] * so
+    assert not expected(told, [END], bugs - {CUT}, STANDALONE)
+    assert not expected(told, [END], bugs, {"speculative_algorithm": "EAGLE"})
+
+
+def test_what_a_whole_server_alone_shows_names_its_cause() -> None:
+    assert {known.entry.cause for known in load(FOLDER / "live")} <= CAUSES.keys()
