@@ -59,6 +59,8 @@ class Tell(msgspec.Struct, frozen=True, tag="tell"):
     """Any other message of the client."""
 
     event: events.Opened | events.Closed | events.Aborted | events.Control
+    timeout: bool = False
+    """A session that is opened with a timeout; one that is closed by it, and no message comes."""
 
 
 class Rounds(msgspec.Struct, frozen=True, tag="step"):

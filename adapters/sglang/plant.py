@@ -186,6 +186,7 @@ def _target(owner: Any, name: str) -> Any:
         found = inspect.getattr_static(found, part)
     if isinstance(found, staticmethod | classmethod):
         found = found.__func__
+    found = getattr(found, "fget", None) or getattr(found, "func", found)  # a property, a cached one
     while hasattr(found, "__wrapped__"):
         found = found.__wrapped__
     if not isinstance(found, types.FunctionType):

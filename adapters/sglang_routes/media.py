@@ -89,7 +89,7 @@ def image(height: int, width: int, seed: int | None) -> str:
 
 
 def clip(decoder: Any, grid: Grid, patch: int, seconds: float, per_step: int) -> Any:
-    """A decoded clip: `per_step` frames for every temporal step, `seconds` apart step by step."""
+    """A decoded clip: `per_step` frames of the file for every temporal step, `seconds` apart step by step."""
 
     class Clip(decoder):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -123,9 +123,16 @@ def clip(decoder: Any, grid: Grid, patch: int, seconds: float, per_step: int) ->
 
 
 def message(
-    step: PromptTable, patch: int, per_step: int, marks: dict[str, str], decoder: Any, plain: bool = False
+    step: PromptTable,
+    patch: int,
+    per_step: int,
+    marks: dict[str, str],
+    decoder: Any,
+    plain: bool = False,
+    times: int = 1,
 ) -> Message:
-    """The step's prompt as a client would write it. marks: kind -> the text that stands for an item of it."""
+    """The step's prompt as a client would write it. marks: kind -> the text that stands for an item of it; times: so
+    many times the frames of a clip, at as many times the rate."""
     markers = set(step.markers)
     images, videos = iter(step.image_grids or ()), iter(step.video_grids or ())
     pixels = iter(step.image_pixels or ())
@@ -147,7 +154,7 @@ def message(
         else:
             grids = [next(videos) for _ in range(item.parts)]
             grid = (sum(one[0] for one in grids), *grids[0][1:])
-            sent["video"].append(clip(decoder, grid, patch, next(seconds), per_step))
+            sent["video"].append(clip(decoder, grid, patch, next(seconds), times * per_step))
         at = item.stop
     written += _words(step.ids[0][at:], markers)
     return Message(written, tuple(sent["image"]), tuple(sent["video"]), tuple(sent["audio"]), tuple(images))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import types
 from array import array
 from collections.abc import Callable
@@ -74,8 +75,10 @@ def sent_through(step: protocol.PromptTable, name: str, call: Call, plain: bool 
     decoder = imported("sglang.srt.utils.video_decoder").VideoDecoderWrapper
     own_files(decoder)
 
+    times = 1 + name.endswith("every other frame")
+
     def process(part: protocol.PromptTable) -> Any:
-        sent = media.message(part, model.patch, model.per_step, model.marks, decoder, plain)
+        sent = media.message(part, model.patch, model.per_step, model.marks, decoder, plain, times)
         return ROUTES[name](processor, sent, call)
 
     fields = tuple(sorted(step.config.items()))
@@ -183,6 +186,27 @@ def back_end(processor: Any, sent: media.Message, call: Call) -> Any:
 
         processor._processor.video_processor.fetch_videos = fetch_videos
     return process(processor, dataclasses.replace(sent, videos=tuple(map(str, range(len(sent.videos))))), call)
+
+
+def chat(processor: Any, sent: media.Message, call: Call) -> Any:
+    """One message of a chat, in parts, as /v1/chat/completions takes it apart. The template writes texts and marks in
+    their order, as the families' own do."""
+    marks = models.MODELS[processor.ropecheck_family].marks
+    given = {"image": iter(sent.images), "video": iter(sent.videos), "audio": iter(sent.sounds)}
+    named = {mark: kind for kind, mark in marks.items()}
+    parts = []
+    for piece in re.split(f"({'|'.join(map(re.escape, named))})", sent.text):
+        kind = named.get(piece, "")
+        if kind:
+            parts.append({"type": f"{kind}_url", f"{kind}_url": {"url": next(given[kind]), "detail": "high"}})
+        elif piece:
+            parts.append({"type": "text", "text": piece})
+    lists: dict[str, list[Any]] = {"image": [], "video": [], "audio": [], "modalities": []}
+    taken = imported("sglang.srt.parser.jinja_template_utils").process_content_for_template_format
+    made = call(taken, {"role": "user", "content": parts}, "openai", *lists.values())
+    text = "".join(part.get("text") or marks[part["type"]] for part in made["content"])
+    whole = media.Message(text, *(tuple(lists[kind]) for kind in given))
+    return process(processor, whole, call)
 
 
 def batch(processor: Any, sent: media.Message, call: Call) -> Any:
@@ -334,6 +358,8 @@ ROUTES: dict[str, Callable[[Any, media.Message, Call], Any]] = {
     "client": client,
     "token prompt": token_prompt,
     "batch": batch,
+    "chat": chat,
+    "client, every other frame": client,
     "cache": cached,
     "processor output": preprocessed,
     "processor output, grids in lists": functools.partial(preprocessed, lists=True),

@@ -6,6 +6,8 @@ ROUTES: dict[str, str] = {
     "client": "pictures and clips as a client sends them",
     "token prompt": "the same with a prompt of token ids",
     "batch": "one of two requests that are sent in lists",
+    "chat": "a message of a chat in parts, as /v1/chat/completions takes it apart",
+    "client, every other frame": "clips of twice the frames that the processor takes",
     "cache": "pictures out of the cache of preprocessed media",
     "processor output": "pictures that the client preprocessed",
     "processor output, grids in lists": "the same, with grids in lists",

@@ -1,7 +1,8 @@
 """What is sent through every route: pictures, clips and sounds. Expected: the family's table of what was sent, with the
 sizes that its resize rule gives.
 
-A clip's frames are two per temporal step, at most two a second, so that sampling at two a second keeps every one.
+A clip's frames are two per temporal step, at most two a second, so that sampling at two a second keeps every one; or
+four a second, of which it keeps every other.
 """
 
 from collections.abc import Iterator
@@ -205,8 +206,11 @@ def routed(family: str) -> Iterator[Case]:
     yield from _of(family, listed, ("processor output, grids in lists",))
     if family in QWEN:
         yield from _of(family, images() | (videos() if family in PAIRED else {}), (BACK_END,))
+    if family in ("qwen2_vl", "qwen2_5_vl"):  # Qwen3-VL writes the frames' times, which are those of the frames kept
+        clips = {f"a clip of {steps} s": (words(1), film(steps, 4, 6, 1.0), words(2)) for steps in (2, 5)}
+        yield from _of(family, clips, ("client, every other frame",))
     if family in PAIRED:
-        yield from _of(family, turns(), TURNS)
+        yield from _of(family, turns(), (*TURNS, "chat"))
         two = {name: prompt for name, prompt in turns().items() if name == "two pictures"}
         yield from _of(family, two, ("second turn out of the cache",))
     if family == "qwen3_omni":

@@ -28,6 +28,8 @@ def check(script: Script) -> None:
                 if not least <= length(family, action.prompt) <= MOST_TOKENS:
                     raise OutOfDomain(f"{where}.prompt: must have {least} .. {MOST_TOKENS} tokens")
                 reqs.add(action.req)
+            case Close(timeout=True) if len(timed(script.actions)) > 1:
+                raise OutOfDomain(f"{where}.timeout: the clock goes on for every session; let one of them time out")
             case Pause(mode=mode):
                 if mode not in ("in_place", "retract"):
                     raise OutOfDomain(f"{where}.mode: {mode!r} is not in_place or retract")
@@ -76,6 +78,11 @@ def legal(script: Script) -> bool:
     except OutOfDomain:
         return False
     return True
+
+
+def timed(actions: tuple[Action, ...]) -> set[int]:
+    """The sessions that are opened with a timeout."""
+    return {one.session for one in actions if isinstance(one, Close) and one.timeout}
 
 
 def paused(actions: tuple[Action, ...]) -> bool:

@@ -36,7 +36,8 @@ def play_of(script: Script) -> play.Play:
     family = find_family(script.family)
     actions = script.actions + ((Continue(),) if legal.paused(script.actions) else ())
     header = events.TraceHeader(version=events.VERSION, family=script.family, configuration=script.server)
-    told = tuple(one for action in actions for one in _resolved(family, action))
+    timed = legal.timed(script.actions)
+    told = tuple(one for action in actions for one in _resolved(family, action, timed))
     return play.Play(header=header, server=server(script.server), actions=told, accept=script.accept)
 
 
@@ -50,7 +51,7 @@ def session_name(session: int) -> str:
     return f"s{session}"
 
 
-def _resolved(family: MediaFamily, action: Action) -> Iterator[play.Action]:
+def _resolved(family: MediaFamily, action: Action, timed: set[int]) -> Iterator[play.Action]:
     match action:
         case Arrive():
             for copy in range(action.copies):
@@ -60,9 +61,9 @@ def _resolved(family: MediaFamily, action: Action) -> Iterator[play.Action]:
         case GiveUp(req=req):
             yield play.Tell(events.Aborted("" if req is None else req_name(req)))
         case OpenSession(session=session, streaming=streaming):
-            yield play.Tell(events.Opened(session_name(session), streaming))
-        case Close(session=session):
-            yield play.Tell(events.Closed(session_name(session)))
+            yield play.Tell(events.Opened(session_name(session), streaming), session in timed)
+        case Close(session=session, timeout=timeout):
+            yield play.Tell(events.Closed(session_name(session)), timeout)
         case Pause(mode=mode):
             yield play.Tell(events.Control(f"pause {mode}"))
         case Continue():

@@ -49,10 +49,12 @@ class OpenSession(msgspec.Struct, frozen=True, tag="open", omit_defaults=True):
     streaming: bool = False
 
 
-class Close(msgspec.Struct, frozen=True, tag="close"):
-    """A session is closed."""
+class Close(msgspec.Struct, frozen=True, tag="close", omit_defaults=True):
+    """A session is closed, by a client or because its time runs out."""
 
     session: int
+    timeout: bool = False
+    """It was opened with a timeout, and for so long no turn of it comes. Of one session in a script."""
 
 
 class Pause(msgspec.Struct, frozen=True, tag="pause", omit_defaults=True):
@@ -146,8 +148,8 @@ def _told(action: Action) -> str:
             return "abort all" if req is None else f"abort {req}"
         case OpenSession(session=session, streaming=streaming):
             return f"open {'streaming ' if streaming else ''}session {session}"
-        case Close(session=session):
-            return f"close session {session}"
+        case Close(session=session, timeout=timeout):
+            return f"session {session} times out" if timeout else f"close session {session}"
         case Pause(mode=mode):
             return f"pause {mode}"
         case Continue():

@@ -7,16 +7,17 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ropecheck.reference import prompt_tables
 from ropecheck.reference.prompt_tables import delta, prompt_table
 from ropecheck.spec import history as spec
+from ropecheck.spec.families import FAMILIES
 from ropecheck.spec.families.declaration import MediaFamily
 from ropecheck.spec.families.qwen2_vl import QWEN2_VL
 from ropecheck.spec.history import History, OutOfDomain, cut, image, length, text
-from tests.families.strategies import prompts
+from tests.families.strategies import histories, prompts
 
 Drawn = tuple[MediaFamily, History]
 
@@ -25,9 +26,11 @@ def wanted(family: MediaFamily, history: History) -> np.ndarray[tuple[int, ...],
     return np.array(spec.prompt_table(family, history), dtype=np.int64).reshape(-1, family.axes).T
 
 
-@given(prompts(), st.booleans())
-def test_equals_the_specification(drawn: Drawn, long: bool) -> None:
-    family, history = drawn
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)
+@settings(max_examples=25)
+@given(st.data(), st.booleans())
+def test_equals_the_specification(family: MediaFamily, data: st.DataObject, long: bool) -> None:
+    history = data.draw(histories(family))
     keep = prompt_tables._LONG_RUNS
     prompt_tables._LONG_RUNS = 0 if long else keep
     try:

@@ -1,83 +1,142 @@
 """A mutation test of the suite by its own tests: `python -m tests.meta.mutation FOLDER.. --tests TEST..`.
 
-The edits are those of `score --engine` (adapters/sglang/plant.py): a sign, a bound, a number, a condition, a lost line,
-in memory. One process collects the tests; each edit is made in a fork of it, which runs those that enter the edited
-function until one fails. So an edit costs a fraction of a second where other tools start a Python, and functions that
-decorators have registered are edited as well. Not edited: what runs at import alone, and what other processes run.
+The edits are those of `score --engine` (adapters/sglang/plant.py): a sign, a bound, a number, a name, a condition, a
+lost line, a loop that ends after the first, in memory. One process collects the tests; each edit is made in a fork of
+it, which runs those that run the edited line, the quickest files first, until one fails. So an edit costs a fraction of
+a second where other tools start a Python, and functions that decorators have registered are edited as well. Workers
+that tests start for themselves are forked from that process too, so that an adapter's edits reach them. Not edited:
+what runs at import alone, words of errors, what changes no bytecode. An edit that is no fault stands in argued.toml,
+with a reason.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import builtins
+import copy
 import gc
+import importlib
 import json
+import mmap
 import os
 import random
 import signal
 import sys
 import time
+import tomllib
+import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice, pairwise
 from pathlib import Path
-from types import CodeType, FrameType
-from typing import Any
+from types import CodeType, SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
 from _pytest.runner import runtestprotocol
 
 from ropecheck.adapters.sglang import plant
+from tests.adapters_sglang import support
 
 ROOT = Path(__file__).parents[2]
-KINDS = ("sign", "bound", "number", "call", "condition", "lost line")
-LIMIT = 60
-"""Seconds of processor time for the tests of one edit; one that never ends is noticed."""
+ARGUED = Path(__file__).parent / "argued.toml"
+KINDS = ("sign", "bound", "number", "call", "condition", "another name", "first alone", "lost line")
+STATES = ("noticed", "argued", "unnoticed", "never run")
+APART = {"adapters/sglang/recorder/site/sitecustomize.py", "adapters/sglang/mends.py"}
+"""What would start a recorder where it is imported; what ends known bugs, each proved by a run that needs no entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One edit of one function."""
+    """One edit of one function. text: its line's."""
 
     module: str
     function: str
     kind: str
     nth: int
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.module.removeprefix('ropecheck.')}:{self.function}: {self.kind} {self.nth}: {self.text}"
 
 
 def functions(folders: list[str]) -> Iterator[tuple[str, str, str]]:
     """(module, qualified name, file) of every function and method in the folders' files."""
     for folder in folders:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            module = "ropecheck." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
-            body = ast.parse(path.read_text("utf-8")).body
+        path = ROOT / folder
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            if str(file.relative_to(ROOT)) in APART:
+                continue
+            module = "ropecheck." + ".".join(file.relative_to(ROOT).with_suffix("").parts)
+            body = ast.parse(file.read_text("utf-8")).body
             inner = [(f"{one.name}.", one.body) for one in body if isinstance(one, ast.ClassDef)]
             for prefix, block in (("", body), *inner):
                 for one in block:
                     if isinstance(one, ast.FunctionDef):
-                        yield module, prefix + one.name, str(path.resolve())
+                        yield module, prefix + one.name, str(file.resolve())
 
 
-def drawn(module: str, function: str, most: int, seed: int) -> list[Edit]:
-    """So many edits of a function, of different kinds where it has them."""
-    counts = plant.count(module, function)
-    offered = [Edit(module, function, kind, nth) for kind in KINDS for nth in range(counts.get(kind, 0))]
-    source = random.Random(f"{module} {function} {seed}")
-    source.shuffle(offered)
-    first = [one for number, one in enumerate(offered) if one.kind not in {two.kind for two in offered[:number]}]
-    return list(dict.fromkeys([*first, *offered]))[:most]
+def edits_of(module: str, function: str, file: str, order: random.Random) -> Iterator[Edit]:
+    """Every edit of a function that changes what runs, other than words of errors: shuffled, one of each kind first."""
+    text = Path(file).read_text("utf-8")
+    node = plant.function_in(ast.parse(text), function)
+    spoken = [range(one.lineno, (one.end_lineno or 0) + 1) for one in ast.walk(node) if isinstance(one, ast.Raise)]
+    counted: Counter[str] = Counter()
+    offered = []
+    for kind, _, where in plant.places(node):
+        line = int(where.removeprefix("line "))
+        if kind in KINDS and not any(line in lines for lines in spoken):
+            offered.append((kind, counted[kind], line))
+        counted[kind] += 1
+    order.shuffle(offered)
+    had: Counter[str] = Counter()
+    turns = []
+    for one in offered:
+        turns.append((had[one[0]], one))
+        had[one[0]] += 1
+    for _, (kind, nth, line) in sorted(turns, key=lambda turn: turn[0]):
+        if _code(node) != _code(node, kind, nth):
+            yield Edit(module, function, kind, nth, line, text.splitlines()[line - 1].strip())
 
 
-def in_a_fork(work: Callable[[], Any], limit: float = 0) -> Any:
-    """What the work comes to, in a process of its own; None when that process ends without a word. limit: seconds of
-    processor time, 0 for no limit."""
+def _code(function: ast.AST, kind: str = "", nth: int = 0) -> CodeType:
+    """What a function compiles to, its decorators and defaults apart."""
+    changed: Any = copy.deepcopy(function)
+    if kind:
+        [one for one in plant.places(changed) if one[0] == kind][nth][1]()
+    whole = compile(ast.fix_missing_locations(ast.Module([changed], [])), "", "exec")
+    return next(one for one in whole.co_consts if isinstance(one, CodeType) and one.co_name == changed.name)
+
+
+def drawn(folders: list[str], per_function: int, seed: int) -> Iterator[Edit]:
+    """So many edits of each function; the functions in any order."""
+    found = list(functions(folders))
+    random.Random(seed).shuffle(found)
+    for module, function, file in found:
+        order = random.Random(f"{module} {function} {seed}")
+        yield from islice(edits_of(module, function, file, order), per_function)
+
+
+def argued() -> dict[tuple[str, str, str, int, str], str]:
+    """(module, function, kind, number, line's text) -> why the edit is no fault."""
+    read = tomllib.loads(ARGUED.read_text("utf-8"))["argued"]
+    return {(one["module"], one["function"], one["kind"], one["nth"], one["text"]): one["reason"] for one in read}
+
+
+def in_a_fork(work: Callable[[], Any]) -> Any:
+    """What the work comes to, in a process of its own; None when that process ends without a word."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
         os.setsid()
-        signal.setitimer(signal.ITIMER_PROF, limit)
         try:
             os.write(writing, json.dumps(work()).encode())
+        except BaseException:
+            traceback.print_exc(file=sys.__stderr__)
         finally:
             os._exit(0)
     os.close(writing)
@@ -87,6 +146,36 @@ def in_a_fork(work: Callable[[], Any], limit: float = 0) -> Any:
     return json.loads(said) if said else None
 
 
+class Forked:
+    """In place of `subprocess.Popen` of a Python module: a fork of this process, which has imported what it needs."""
+
+    def __init__(self, command: list[str], pass_fds: tuple[int, ...], env: dict[str, str], **_: Any) -> None:
+        self.pid = os.fork()
+        if self.pid == 0:
+            self._be(command[2:], pass_fds, env)
+
+    def _be(self, command: list[str], kept: tuple[int, ...], env: dict[str, str]) -> NoReturn:
+        code = 1
+        try:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            os.environ.update(env)
+            edges = [2, *sorted(kept), 1 << 12]
+            for low, high in pairwise(edges):
+                os.closerange(low + 1, high)
+            sys.argv = command
+            code = importlib.import_module(command[0]).main()
+        finally:
+            os._exit(code)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit status."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def kill(self) -> None:
+        """End it."""
+        os.kill(self.pid, signal.SIGKILL)
+
+
 def forget() -> None:
     """Empty what was kept while tests were collected: an edit must have its say."""
     for one in gc.get_objects():
@@ -94,65 +183,128 @@ def forget() -> None:
             one.cache_clear()
 
 
-class Mutation:
-    """A pytest plugin: in place of running the tests once."""
+class Seen:
+    """Which edits' statements ran, in this process and in those that are forked from it: each has a call before it."""
 
-    def __init__(self, folders: list[str], most: int, seed: int, limit: int | None) -> None:
-        self._found = list(functions(folders))
-        self._most, self._seed, self._limit = most, seed, limit
-        self.lines: list[str] = []
-        self.counts = {"noticed": 0, "unnoticed": 0, "never entered": 0}
+    def __init__(self, edits: list[Edit]) -> None:
+        self._bytes = mmap.mmap(-1, max(1, len(edits)))
+        vars(builtins)[PROBE] = lambda number: self._bytes.__setitem__(number, 1)
+        within: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        for number, one in enumerate(edits):
+            within.setdefault((one.module, one.function), []).append((number, one.line))
+        for (module, function), places in within.items():
+            owner = importlib.import_module(module)
+            tree = plant.tree_of(owner)
+            for number, line in places:
+                block, at = _statement(plant.function_in(tree, function), line)
+                block.insert(at, ast.parse(f"{PROBE}({number})").body[0])
+            code = compile(ast.fix_missing_locations(tree), owner.__file__ or module, "exec")
+            plant._target(owner, function).__code__ = plant._code_in(code, function)
+
+    def take(self) -> list[int]:
+        """The numbers of those that ran since the last call."""
+        found = [number for number, one in enumerate(self._bytes) if one]
+        self._bytes[:] = bytes(len(self._bytes))
+        return found
+
+
+PROBE = "__ropecheck_ran__"
+
+
+def _statement(function: ast.AST, line: int) -> tuple[list[ast.stmt], int]:
+    """The block and the place in it of the innermost statement around a line."""
+    found: tuple[list[ast.stmt], int] = ([], 0)
+    for node in ast.walk(function):  # from the outside in
+        for field in ("body", "orelse", "finalbody"):
+            block = getattr(node, field, None)
+            for at, one in enumerate(block if isinstance(block, list) else ()):
+                if one.lineno <= line <= one.end_lineno:
+                    found = block, at
+    return found
+
+
+class Mutation:
+    """A pytest plugin: in place of running the tests once. budget: seconds of tests for one edit."""
+
+    def __init__(self, edits: list[Edit], budget: float) -> None:
+        self.edits, self._budget = edits, budget
+        self.counts = dict.fromkeys(STATES, 0)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Which test enters which function; then the edits."""
-        entered = self._entered(session.items)
-        edits = []
-        for module, function, file in self._found:
-            for one in drawn(module, function, self._most, self._seed):
-                edits.append((one, entered.get(f"{file} {function}", [])))
-        random.Random(self._seed).shuffle(edits)
-        for one, tests in edits[: self._limit]:
-            self._try(one, [session.items[number] for number in tests])
+        """Which test runs which line; then the edits."""
+        support.subprocess = SimpleNamespace(Popen=Forked)  # type: ignore[assignment]
+        tests = self._tests(session.items)
+        reasons = argued()
+        for number, one in enumerate(self.edits):
+            state, said = self._try(one, [(session.items[at], seconds) for at, seconds in tests[number]])
+            reason = reasons.get((one.module, one.function, one.kind, one.nth, one.text))
+            if reason and state == "noticed":
+                said += ": but it is argued to be no fault"
+            elif reason:
+                state = "argued"
+            self.counts[state] += 1
+            print(f"{state:10} {one} ({said})", file=sys.__stderr__, flush=True)
         return True
 
-    def _entered(self, items: list[pytest.Item]) -> dict[str, list[int]]:
-        """ "file function" -> numbers of the tests that enter it, the quickest first. Raises for a test that fails."""
-        wanted = {f"{file} {function}" for _, function, file in self._found}
+    def _tests(self, items: list[pytest.Item]) -> list[list[tuple[int, float]]]:
+        """Per edit: (number, seconds) of the tests that run its line, the quickest files first. Raises for a test that
+        fails while nothing is edited."""
 
-        def watched() -> list[tuple[int, float, list[str]]]:
+        def watched() -> list[tuple[float, list[int], bool]]:
             forget()
-            return [(number, *_watched(item, _next(items, number), wanted)) for number, item in enumerate(items)]
+            seen = Seen(self.edits)
+            found = []
+            for number, item in enumerate(items):
+                started = time.perf_counter()
+                failed = _failed(item, _next(items, number))
+                found.append((time.perf_counter() - started, seen.take(), failed))
+            return found
 
         found = in_a_fork(watched)
-        failed = [items[number].nodeid for number, _, names in found or () if names == ["failed"]]
+        for seconds, number in sorted(((one[0], number) for number, one in enumerate(found or ())), reverse=True)[:5]:
+            print(f"{seconds:6.1f} s {items[number].nodeid}", file=sys.__stderr__, flush=True)
+        failed = [items[number].nodeid for number, one in enumerate(found or ()) if one[2]]
         if found is None or failed:
             raise pytest.UsageError(
                 f"before anything is edited the tests must pass: {', '.join(failed) or 'they ended'}"
             )
-        entered: dict[str, list[int]] = {}
-        for number, _, names in sorted(found, key=lambda one: one[1]):
-            for name in names:
-                entered.setdefault(name, []).append(number)
-        return entered
+        whole: Counter[str] = Counter()
+        for number, (seconds, _, _) in enumerate(found):
+            whole[str(items[number].path)] += seconds  # type: ignore[assignment]
+        order = sorted(range(len(items)), key=lambda at: (whole[str(items[at].path)], found[at][0]))
+        return [[(at, found[at][0]) for at in order if number in found[at][1]] for number in range(len(self.edits))]
 
-    def _try(self, edit: Edit, items: list[pytest.Item]) -> None:
-        where = f"{edit.module.removeprefix('ropecheck.')}:{edit.function}: {edit.kind} {edit.nth}"
+    def _try(self, edit: Edit, tests: list[tuple[pytest.Item, float]]) -> tuple[str, str]:
+        if not tests:
+            return "never run", ""
 
-        def caught() -> list[str]:
+        def caught() -> str:
             forget()
-            line = plant.plant(edit.module, edit.function, edit.kind, edit.nth)
-            for number, item in enumerate(items):
-                if _failed(item, _next(items, number)):
-                    return [line, item.nodeid]
-            return [line, ""]
+            try:
+                plant.plant(edit.module, edit.function, edit.kind, edit.nth)
+            except LookupError as error:
+                return f"!{error}"
+            started = time.perf_counter()
+            for number, (item, seconds) in enumerate(tests):
+                signal.setitimer(signal.ITIMER_PROF, 20 + 5 * seconds)  # one that never ends is noticed
+                if _failed(item, tests[number + 1][0] if number + 1 < len(tests) else None):
+                    return f"+{item.nodeid}"
+                if time.perf_counter() - started > self._budget:
+                    return f"-{number + 1} of {len(tests)} tests, the last {item.nodeid}"
+            return f"-{len(tests)} tests, such as {tests[0][0].nodeid}"
 
-        said = in_a_fork(caught, LIMIT) if items else ["", ""]
-        state = "never entered" if not items else "noticed" if said is None or said[1] else "unnoticed"
-        self.counts[state] += 1
-        if state != "noticed":
-            self.lines.append(f"{state:13} {where} ({said[0] if said else ''})")
-            print(f"\n{self.lines[-1]}", file=sys.__stderr__, flush=True)
+        said = in_a_fork(caught)
+        if said is not None and said[0] == "!":
+            raise pytest.UsageError(f"{edit} cannot be made: {said[1:]}")
+        return (
+            ("noticed", "a test ended the process")
+            if said is None
+            else (
+                "noticed" if said[0] == "+" else "unnoticed",
+                said[1:],
+            )
+        )
 
 
 def _next(items: list[pytest.Item], number: int) -> pytest.Item | None:
@@ -163,43 +315,29 @@ def _failed(item: pytest.Item, following: pytest.Item | None) -> bool:
     return any(report.failed for report in runtestprotocol(item, log=False, nextitem=following))
 
 
-def _watched(item: pytest.Item, following: pytest.Item | None, wanted: set[str]) -> tuple[float, list[str]]:
-    """A test's seconds, and the wanted functions that it enters."""
-    names: dict[CodeType, str] = {}
-
-    def called(frame: FrameType, event: str, _: Any) -> None:
-        code = frame.f_code
-        if event == "call" and code not in names:
-            names[code] = f"{os.path.realpath(code.co_filename)} {code.co_qualname}"
-
-    started = time.process_time()
-    sys.setprofile(called)
-    try:
-        failed = _failed(item, following)
-    finally:
-        sys.setprofile(None)
-    return time.process_time() - started, ["failed"] if failed else sorted(wanted & set(names.values()))
-
-
 def main() -> int:
-    """1 when less than the wanted share of the edits was noticed."""
+    """1 when less than the wanted share of the edits was noticed or argued."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", nargs="+", help="what is edited")
     parser.add_argument("--tests", nargs="+", required=True)
     parser.add_argument("--per-function", type=int, default=1)
     parser.add_argument("--most", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="words of the edits that are tried")
+    parser.add_argument("--budget", type=float, default=120.0, help="seconds of tests for one edit")
     parser.add_argument("--least", type=float, default=90.0, help="per cent")
     given, more = parser.parse_known_args()
-    mutation = Mutation(given.folders, given.per_function, given.seed, given.most)
-    arguments = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-x", *more, *given.tests]
-    code = pytest.main(arguments, plugins=[mutation])
+    edits = list(islice(drawn(given.folders, given.per_function, given.seed), given.most))
+    mutation = Mutation([one for one in edits if given.only in str(one)], given.budget)
+    code = pytest.main(["-q", "-p", "no:cacheprovider", "-x", *more, *given.tests], plugins=[mutation])
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         return int(code)
-    total = sum(mutation.counts.values())
-    share = 100 * mutation.counts["noticed"] / total if total else 0.0
-    print(f"{' '.join(given.folders)}: {mutation.counts}, {share:.0f} % of {total} noticed")
-    return int(share < given.least)
+    total = len(mutation.edits)
+    settled = mutation.counts["noticed"] + mutation.counts["argued"]
+    counts = ", ".join(f"{number} {state}" for state, number in mutation.counts.items())
+    share = 100 * settled / max(1, total)
+    print(f"{' '.join(given.folders)}, seed {given.seed}: {total} edits: {counts}; {share:.0f} % settled")
+    return int(100 * settled < given.least * total)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,16 @@ class Engine:
             def send_output(self, output: Any, recv_obj: Any = None) -> None:
                 self.sent.append(output)
 
+        class SessionController:
+            def close(self, message: Any) -> None:
+                self._close(message.session_id)
+
+            def maybe_reap(self) -> None:
+                self._close("old")
+
+            def _close(self, session_id: str) -> None:
+                pass
+
         class Scheduler:
             def __init__(self, mrope: bool = True) -> None:
                 self.model_config = SimpleNamespace(
@@ -117,6 +127,7 @@ class Engine:
                 )
 
         self.Scheduler, self.Req, self.SenderWrapper, self.ModelRunner = Scheduler, Req, SenderWrapper, ModelRunner
+        self.SessionController = SessionController
 
 
 @pytest.fixture
@@ -132,11 +143,12 @@ def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable
             ("sglang.srt.managers.scheduler_components.output_sender", fake.SenderWrapper),
             ("sglang.srt.model_executor.model_runner", fake.ModelRunner),
         ):
-            module = ModuleType(name)
-            setattr(module, cls.__name__, cls)
-            monkeypatch.setitem(sys.modules, name, module)
+            found = ModuleType(name)
+            setattr(found, cls.__name__, cls)
+            monkeypatch.setitem(sys.modules, name, found)
         monkeypatch.setattr(watch, "version", lambda _: "0")
-        record._imported(SimpleNamespace(Scheduler=fake.Scheduler))  # type: ignore[arg-type]
+        module = SimpleNamespace(Scheduler=fake.Scheduler, SessionController=fake.SessionController)
+        record._imported(module)  # type: ignore[arg-type]
         return fake
 
     yield made
@@ -206,6 +218,16 @@ def test_a_fault_of_the_recorder_ends_the_recording_alone(engine: Callable[..., 
     assert len(fake.SenderWrapper.sent) == 4
     assert "AttributeError" in "".join(path.read_text() for path in tmp_path.glob("*.error.txt"))
     assert summary(tmp_path).exit_code == 3
+
+
+def test_a_session_is_closed_by_a_client_or_by_its_timeout(engine: Callable[..., Any], tmp_path: Path) -> None:
+    fake = engine()
+    scheduler, sessions = fake.Scheduler(), fake.SessionController()
+    sessions.close(SimpleNamespace(session_id="s"))
+    sessions.maybe_reap()
+    scheduler.handle_generate_request(request())
+    scheduler.run_event_loop()
+    assert told(tmp_path)[1:3] == [events.Closed("s"), events.Closed("old")]
 
 
 @pytest.mark.parametrize("every", [1, 2])

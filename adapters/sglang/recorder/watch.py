@@ -276,7 +276,11 @@ def install(scheduler_module: Any, open_sink: Open) -> None:
     _note(scheduler, "handle_generate_request", lambda r, message: r.put(arrivals.arrive(message)))
     _note(scheduler, "abort_request", lambda r, m: r.put(events.Aborted(req="" if m.abort_all else m.rid)))
     _note(scheduler, "open_session", lambda r, m: r.put(_opened(m)))
-    _note(scheduler, "close_session", lambda r, m: r.put(events.Closed(session=m.session_id)))
+    controller = getattr(scheduler_module, "SessionController", None)
+    if "_close" in vars(controller or object):  # also for a session that times out
+        _note(controller, "_close", lambda r, session: r.put(events.Closed(session=session)))
+    else:
+        _note(scheduler, "close_session", lambda r, m: r.put(events.Closed(session=m.session_id)))
     _note(scheduler, "pause_generation", lambda r, m: r.put(events.Control(what=f"pause {m.mode}")))
     _note(scheduler, "continue_generation", lambda r, *_: r.put(events.Control(what="continue")))
     _note(scheduler, "flush_cache", lambda r, *_: r.put(events.Control(what="flush")))

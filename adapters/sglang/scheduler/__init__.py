@@ -23,5 +23,6 @@ FAKED = (
     "scheduler: a hierarchical cache keeps no 10 GiB of the host's memory free: a toy's is some megabytes",
     "scheduler: on a CPU Triton's language, for the engine's programs over whole numbers (they run on numpy)",
     "scheduler: the other stage of a pipeline (one rank is the first and the last, and hears what it sends)",
+    "scheduler: the clock goes on at once by the time after which a session times out",
     "scheduler: vllm._custom_ops.rotary_embedding is importable and never called",
 )

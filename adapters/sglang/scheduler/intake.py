@@ -29,14 +29,26 @@ SAMPLING = frozenset(inspect.signature(SamplingParams).parameters)
 """How an answer can be asked for, in this release."""
 
 
+TIMEOUT = 1000.0
+"""Seconds; no script takes so long."""
+
+
 def message(action: play.Deliver | play.Tell, elsewhere: bool = False) -> Any:
-    """The engine's own message. elsewhere: prompts are computed by another engine, as a router tells this one."""
+    """The engine's own message; None for what comes without one. elsewhere: prompts are computed by another engine, as
+    a router tells this one."""
     if isinstance(action, play.Deliver):
         room = {"bootstrap_host": FAKE, "bootstrap_port": 8998, "bootstrap_room": zlib.crc32(action.event.req.encode())}
         return request(action, room if elsewhere else {})
     match action.event:
         case events.Opened(session=session, streaming=streaming):
-            return io_struct.OpenSessionReqInput(capacity_of_str_len=1 << 20, session_id=session, streaming=streaming)
+            limit = {"timeout": TIMEOUT} if action.timeout else {}
+            if action.timeout and "timeout" not in inspect.signature(io_struct.OpenSessionReqInput).parameters:
+                raise NoSuchArgument("this release's sessions have no timeout")
+            return io_struct.OpenSessionReqInput(
+                capacity_of_str_len=1 << 20, session_id=session, streaming=streaming, **limit
+            )
+        case events.Closed() if action.timeout:
+            return None
         case events.Closed(session=session):
             return io_struct.CloseSessionReqInput(session_id=session)
         case events.Aborted(req=req):

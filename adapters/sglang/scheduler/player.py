@@ -6,13 +6,16 @@
 | what the client gets | events.Output | `BatchTokenIDOutput`, `AbortReq` on their way out |
 | retraction | events.Retracted | `Req.reset_for_retract` |
 
-Faked: `request_receiver` (requests come from the script) and what sends outputs to other processes.
+Faked: `request_receiver` (requests come from the script), what sends outputs to other processes, and the clock, when a
+session is to time out.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import sys
+import time
 import traceback
 import weakref
 from collections import deque
@@ -40,6 +43,21 @@ class OwnFault(Exception):
     """The suite's own stand-ins failed: nothing can be said of the engine."""
 
 
+class Clock:
+    """In place of the module `time`, where the engine reads how long a session has been idle."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+        """Seconds that passed at once."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return time.monotonic() + self.ahead
+
+
 class Player:
     """A scheduler, and the script that it is given. Stands in for its request receiver."""
 
@@ -60,6 +78,9 @@ class Player:
         self.dead = False
         self._receiver = scheduler.request_receiver
         scheduler.request_receiver = self
+        self._clock = Clock()
+        for owner in (scheduler, scheduler.session_controller):
+            sys.modules[type(owner).__module__].time = self._clock  # type: ignore[attr-defined]
         self._watch()
 
     def __getattr__(self, name: str) -> Any:
@@ -132,11 +153,18 @@ class Player:
             return messages
         while self._actions:
             action, message = self._actions.popleft()
+            expires = isinstance(action, play.Tell) and message is None
+            if expires and messages:  # they come first: the engine looks at its clock before it reads them
+                self._actions.appendleft((action, message))
+                return messages
             if isinstance(action, play.Rounds):
                 self._wait = action.times - 1
                 return messages
             self.emit(action.event)
-            messages.append(message)
+            if expires:
+                self._clock.ahead += 2 * intake.TIMEOUT
+            else:
+                messages.append(message)
         if not messages and self.scheduler.is_fully_idle():
             if self.scheduler.gracefully_exit:
                 raise Over
