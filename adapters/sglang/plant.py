@@ -11,6 +11,7 @@ Nothing is faked here. The engine's files stay as they are, and no text of them 
 from __future__ import annotations
 
 import ast
+import gc
 import importlib
 import inspect
 import re
@@ -186,9 +187,11 @@ def _target(owner: Any, name: str) -> Any:
         found = inspect.getattr_static(found, part)
     if isinstance(found, staticmethod | classmethod):
         found = found.__func__
-    found = getattr(found, "fget", None) or getattr(found, "func", found)  # a property, a cached one
     while hasattr(found, "__wrapped__"):
         found = found.__wrapped__
+    if not isinstance(found, types.FunctionType):  # a property, or what a decorator made of it
+        held = [one for one in gc.get_referents(found) if getattr(one, "__qualname__", "") == name]
+        found = held[0] if held else found
     if not isinstance(found, types.FunctionType):
         raise LookupError(f"{name} is a {type(found).__name__}")
     return found

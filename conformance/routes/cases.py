@@ -210,6 +210,8 @@ def routed(family: str) -> Iterator[Case]:
         clips = {f"a clip of {steps} s": (words(1), film(steps, 4, 6, 1.0), words(2)) for steps in (2, 5)}
         yield from _of(family, clips, ("client, every other frame",))
     if family in PAIRED:
+        narrow = (words(1), Segment(kind="image", pixels=(17, 130)), words(2))  # one side is less than a token's
+        yield from _of(family, {"a narrow picture": narrow}, ("client",))
         yield from _of(family, turns(), (*TURNS, "chat"))
         two = {name: prompt for name, prompt in turns().items() if name == "two pictures"}
         yield from _of(family, two, ("second turn out of the cache",))

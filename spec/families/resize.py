@@ -37,8 +37,8 @@ def tokens(limits: Limits, size: Size) -> Size:
     ((2, 3), (15, 21))
     """
     height, width = size
-    if min(size) < limits.side:
-        raise OutOfDomain(f"a picture of {height} x {width} pixels is smaller than a token")
+    if min(size) < limits.side / (1 if limits.frames > 1 else 2):  # GLM's code scales what has a side below one token
+        raise OutOfDomain(f"a picture of {height} x {width} pixels is too small")
     rows, cols = (nearest(length, limits.side) for length in size)
     area = limits.frames * rows * cols * limits.side**2
     pixels = limits.frames * limits.side**2

@@ -21,6 +21,7 @@ LIMITS = Limits(side=28, smallest=4 * 28 * 28, largest=10 * 28 * 28)
         ((56, 84), (2, 3)),
         ((60, 90), (2, 3)),  # 2.14 and 3.21 tokens
         ((69, 99), (2, 4)),  # 2.46 and 3.54
+        ((20, 100), (1, 4)),  # 0.71 and 3.57
         ((28, 28), (2, 2)),  # one token, and four are the least: sides times 2
         ((28, 84), (2, 4)),  # three, of four: sides times sqrt(4 / 3), 1.15 and 3.46 tokens, rounded up
         ((112, 112), (3, 3)),  # sixteen, and ten are the most: sides times sqrt(10 / 16), 3.16 tokens
@@ -35,10 +36,10 @@ def test_frames_share_the_limits() -> None:
     assert tokens(Limits(28, 28 * 28, 10 * 28 * 28, frames=2), (84, 84)) == (2, 2)  # 18 of 10: 3 times sqrt(10 / 18)
 
 
-@pytest.mark.parametrize("size", [(70, 56), (27, 56)])
-def test_half_a_token_and_less_than_one_are_refused(size: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("size", "frames"), [((70, 56), 1), ((13, 56), 1), ((27, 56), 2)])
+def test_half_a_token_and_less_are_refused_and_for_glm_less_than_one(size: tuple[int, int], frames: int) -> None:
     with pytest.raises(OutOfDomain):
-        tokens(LIMITS, size)
+        tokens(Limits(28, 784, 7840, frames), size)
 
 
 def test_slices_have_the_shape_of_the_picture() -> None:

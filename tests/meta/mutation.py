@@ -203,7 +203,7 @@ class Seen:
 
     def take(self) -> list[int]:
         """The numbers of those that ran since the last call."""
-        found = [number for number, one in enumerate(self._bytes) if one]
+        found = [number for number, one in enumerate(self._bytes[:]) if one]
         self._bytes[:] = bytes(len(self._bytes))
         return found
 

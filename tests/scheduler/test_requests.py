@@ -152,9 +152,9 @@ def test_what_is_apart_is_read_by_no_function_that_handles_positions() -> None:
     assert {field for field, _ in readers(_source(), {"speculative_num_draft_tokens"})}
 
 
-def test_few_values_have_no_reason_but_time() -> None:
+def test_no_value_is_left_out_for_want_of_time() -> None:
     told = [value for entries in FOUND.classes().values() for entry in entries for value in entry.left_out]
-    assert sum("not done yet" in value for value in (*told, *(one.why for one in FOUND.refused))) <= 20
+    assert not [value for value in (*told, *(one.why for one in FOUND.refused)) if "not done" in value]
 
 
 @pytest.mark.engine
