@@ -207,7 +207,9 @@ def routed(family: str) -> Iterator[Case]:
     if family in QWEN:
         yield from _of(family, images() | (videos() if family in PAIRED else {}), (BACK_END,))
     if family in ("qwen2_vl", "qwen2_5_vl"):  # Qwen3-VL writes the frames' times, which are those of the frames kept
-        clips = {f"a clip of {steps} s": (words(1), film(steps, 4, 6, 1.0), words(2)) for steps in (2, 5)}
+        clips: dict[str, Prompt] = {
+            f"a clip of {steps} s": (words(1), film(steps, 4, 6, 1.0), words(2)) for steps in (2, 5)
+        }
         yield from _of(family, clips, ("client, every other frame",))
     if family in PAIRED:
         narrow = (words(1), Segment(kind="image", pixels=(17, 130)), words(2))  # one side is less than a token's

@@ -26,7 +26,7 @@ import sys
 import time
 import tomllib
 import traceback
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -217,9 +217,9 @@ def _statement(function: ast.AST, line: int) -> tuple[list[ast.stmt], int]:
     for node in ast.walk(function):  # from the outside in
         for field in ("body", "orelse", "finalbody"):
             block = getattr(node, field, None)
-            for at, one in enumerate(block if isinstance(block, list) else ()):
-                if one.lineno <= line <= one.end_lineno:
-                    found = block, at
+            if isinstance(block, list):
+                inside = [at for at, one in enumerate(block) if one.lineno <= line <= one.end_lineno]
+                found = (block, inside[0]) if inside else found
     return found
 
 
@@ -233,7 +233,7 @@ class Mutation:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Which test runs which line; then the edits."""
-        support.subprocess = SimpleNamespace(Popen=Forked)  # type: ignore[assignment]
+        setattr(support, "subprocess", SimpleNamespace(Popen=Forked))  # noqa: B010 - it is a module
         tests = self._tests(session.items)
         reasons = argued()
         for number, one in enumerate(self.edits):
@@ -269,9 +269,9 @@ class Mutation:
             raise pytest.UsageError(
                 f"before anything is edited the tests must pass: {', '.join(failed) or 'they ended'}"
             )
-        whole: Counter[str] = Counter()
+        whole: dict[str, float] = defaultdict(float)
         for number, (seconds, _, _) in enumerate(found):
-            whole[str(items[number].path)] += seconds  # type: ignore[assignment]
+            whole[str(items[number].path)] += seconds
         order = sorted(range(len(items)), key=lambda at: (whole[str(items[at].path)], found[at][0]))
         return [[(at, found[at][0]) for at in order if number in found[at][1]] for number in range(len(self.edits))]
 
