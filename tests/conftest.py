@@ -4,13 +4,14 @@ that look at pages."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.adapters_sglang.support import MODE_FILE, Worker
+from tests.adapters_sglang.support import LOOKAHEAD, UNO, Worker
 from tests.report.chromium import chromium
 
 settings.register_profile("ropecheck", deadline=None)
@@ -21,7 +22,7 @@ settings.load_profile("ropecheck")
 def planted_worker() -> Iterator[Worker]:
     """The real engine's, with faults and mends by the names of jobs. Tests that use it share an xdist group."""
     pytest.importorskip("sglang")
-    started = Worker("tests.adapters_sglang.planted_worker", ROPECHECK_MODE_FILES=str(MODE_FILE))
+    started = Worker("tests.adapters_sglang.planted_worker", ROPECHECK_MODE_FILES=f"{LOOKAHEAD}{os.pathsep}{UNO}")
     yield started
     assert started.close() == 0
 

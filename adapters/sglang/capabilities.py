@@ -42,7 +42,7 @@ UNCOVERED = {
 }
 
 NOT_DRIVEN = {
-    "UNO drafts": "their batches hold no M-RoPE rows",
+    "UNO drafts and verifies": "their batches hold no three rows, shown by docs/examples/uno.py",
     "own batches of the frozen-KV MTP and multi-layer EAGLE graphs": "they are loaded with an EAGLE draft's batch",
     "DFLASH and DSPARK graphs; capture and replay": "load steps that are not called, and graphs themselves",
     "BailingMRotaryEmbedding": "a reader of three rows whose sections follow no paper",

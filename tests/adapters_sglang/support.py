@@ -17,8 +17,8 @@ from ropecheck.spec.families.qwen2_vl import QWEN2_VL
 from ropecheck.spec.history import History, TokenIndex, delta_of, ideal_column, image, prompt_table, run_length, text
 
 ROOT = Path(__file__).parents[2]
-MODE_FILE = ROOT / "docs" / "examples" / "lookahead.py"
-"""Declares a mode, and drives it through the engine's verify."""
+LOOKAHEAD, UNO = (ROOT / "docs" / "examples" / f"{name}.py" for name in ("lookahead", "uno"))
+"""Files that declare modes, and drive them through the engine's verify."""
 PICTURE: History = (text(2), image(1, 4, 6), text(1))
 WORDS: History = (text(5),)
 

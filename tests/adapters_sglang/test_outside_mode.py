@@ -1,8 +1,10 @@
-"""A mode outside the repository (docs/examples/lookahead.py) through the real engine's verify, and slips in it."""
+"""Modes outside the repository (docs/examples) through the real engine's functions, and slips in them."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,18 +16,25 @@ from ropecheck.conformance.scenarios.chosen.modes import of_mode
 from ropecheck.conformance.selftest.mutants.generic import planted
 from ropecheck.spec.modes import all_modes, load
 from ropecheck.spec.modes.declaration import DECLARED, Mode
-from tests.adapters_sglang.support import MODE_FILE, Worker
+from tests.adapters_sglang.support import LOOKAHEAD, UNO, Worker
 from tests.core.support import unnamed
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("planted")]
 
 
+@contextlib.contextmanager
+def declared(path: Path) -> Iterator[tuple[Mode, ...]]:
+    """For the length of a test: no other may enumerate them."""
+    found = load(path)
+    yield found
+    for one in found:
+        del DECLARED[one.name]
+
+
 @pytest.fixture
 def lookahead() -> Iterator[Mode]:
-    """Declared for the length of a test: no other may enumerate it."""
-    (declared,) = load(MODE_FILE)
-    yield declared
-    del DECLARED[declared.name]
+    with declared(LOOKAHEAD) as (mode,):
+        yield mode
 
 
 def answered(worker: Worker, planned: Plan, job: str) -> Outcome:
@@ -53,3 +62,13 @@ def test_every_generic_fault_in_it_is_caught(lookahead: Mode) -> None:
     faults = planted({lookahead.name: lookahead})
     assert len(faults) >= 6
     assert unnamed(faults, tuple(map(plan, of_mode(lookahead)))) == []
+
+
+def test_unos_batches_have_no_three_rows(planted_worker: Worker) -> None:
+    """A finding (docs/scheduler.md): the 1-D table is right, and the one that an M-RoPE model reads is not there."""
+    with declared(UNO) as modes:
+        for mode in modes:
+            planned = plan(next(iter(of_mode(mode))))
+            found = answered(planted_worker, planned, "as it is")
+            assert not found.unrun
+            assert {(one.rule, one.signature) for one in found.failures} == {("table.present", "table missing")}
