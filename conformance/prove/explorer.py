@@ -65,6 +65,8 @@ class Explorer:
         self.largest: dict[str, Any] = {}
         self._known: dict[int, tuple[Any, bool]] = {}
         """Conditions that the path has decided, by their z3 number, which is theirs as long as they are kept."""
+        self._depends: dict[int, tuple[Any, bool]] = {}
+        """Terms, likewise, and whether they speak of an element that stands for all."""
         self._model: Any = None
         self._names = 0
 
@@ -107,7 +109,7 @@ class Explorer:
             return bool(z3.is_true(condition))
         if condition.get_id() in self._known:
             return self._known[condition.get_id()][1]
-        if depends(condition):
+        if self.depends(condition):
             raise Unanswered(f"what happens depends on the element: {condition}")
         if len(self._taken) < len(self._replayed):
             holds = bool(self._replayed[len(self._taken)])
@@ -132,7 +134,7 @@ class Explorer:
 
     def proves(self, condition: Any) -> str:
         """ "" where it always holds on this path, else why not."""
-        if depends(condition):
+        if self.depends(condition):
             raise Unanswered(f"depends on the element: {condition}")
         condition = z3.simplify(condition)
         answer = z3.unsat if z3.is_true(condition) else self._answer(z3.Not(condition))
@@ -150,6 +152,12 @@ class Explorer:
                 found = {name: self._model.eval(term, model_completion=True) for name, term in self.sizes.items()}
                 return {name: value.as_long() for name, value in found.items()}
         return {}
+
+    def depends(self, term: Any) -> bool:
+        """Whether a term speaks of an element that stands for all."""
+        if (found := self._depends.get(term.get_id())) is None:
+            found = self._depends[term.get_id()] = term, EACH in term.sexpr()
+        return found[1]
 
     def _answer(self, condition: Any) -> Any:
         self.queries += 1
@@ -170,11 +178,6 @@ running: list[Explorer] = []
 def now() -> Explorer:
     """The explorer of the statement that runs now."""
     return running[-1]
-
-
-def depends(term: Any) -> bool:
-    """Whether a term speaks of an element that stands for all."""
-    return EACH in term.sexpr()
 
 
 class Truth:

@@ -14,7 +14,7 @@ from typing import Any
 import z3
 
 from ropecheck.conformance.prove.errors import Unanswered
-from ropecheck.conformance.prove.explorer import EACH, Int, Truth, depends, now, term_of
+from ropecheck.conformance.prove.explorer import EACH, Int, Truth, now, term_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -216,7 +216,7 @@ def _kept(item: Any, each: EachElement | None) -> bool:
     if not isinstance(item, Int):
         return False
     alive = [(one.term, z3.IntVal(0)) for one in (*now().owed, *([each] if each else []))]
-    return depends(z3.substitute(item.term, *alive) if alive else item.term)
+    return now().depends(z3.substitute(item.term, *alive) if alive else item.term)
 
 
 def element(item: Any, each: EachElement, index: Any) -> Any:

@@ -16,14 +16,14 @@ ROOT = Path(__file__).parents[2]
 START = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.{0})  # not what it is where the tests run in the background
-sys.argv = ["ropecheck", "prove"]
+sys.argv = ["ropecheck", "prove", "table.width", "padding.live_columns", "laws.batch_order", "table.index"]
 from ropecheck.conformance.cli import main
 main()
 """
 
 
 def begun(handler: str) -> subprocess.Popen[bytes]:
-    """A `prove` of everything that has shown its first result."""
+    """A `prove` that has shown its first result, which is there at once; the others take seconds each."""
     process = subprocess.Popen(
         [sys.executable, "-c", START.format(handler)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -36,11 +36,9 @@ def begun(handler: str) -> subprocess.Popen[bytes]:
     ("after", "number"),
     [
         (0, signal.SIGINT),
-        (0, signal.SIGTERM),
-        (0.4, signal.SIGINT),
-        (1.1, signal.SIGTERM),
-        (2.3, signal.SIGINT),
-        (5.7, signal.SIGTERM),
+        (0.4, signal.SIGTERM),
+        (1.1, signal.SIGINT),
+        (2.3, signal.SIGTERM),
     ],
 )
 def test_one_line_and_exit_130(after: float, number: signal.Signals) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from typing import Any
 
 import pytest
 
@@ -22,11 +23,18 @@ def test_every_law_is_proved_or_listed() -> None:
     assert all(reason and "\n" not in reason for reason in OUT_OF_REACH.values())
 
 
-@pytest.mark.parametrize("rule", THEOREMS)
-def test_it_is_proved(rule: str) -> None:
+@pytest.fixture(scope="module")
+def prover() -> Any:
+    """One for all: a statement that several theorems share is proved once."""
     from ropecheck.conformance.prove.prover import Prover
 
-    found = Prover().prove(THEOREMS[rule])
+    return Prover()
+
+
+@pytest.mark.xdist_group("proofs")
+@pytest.mark.parametrize("rule", THEOREMS)
+def test_it_is_proved(prover: Any, rule: str) -> None:
+    found = prover.prove(THEOREMS[rule])
     assert found.state == "proved", found
     assert found.paths and found.queries
 
