@@ -1,7 +1,7 @@
 """The real worker over the real engine, with a fault planted in the engine for the length of a job.
 
 Job "plant:NAME" runs with the fault of that name, job "fault:NAME" with one of `engine_faults`, job "patch:NAME" with
-one of `scheduler.faults`, and job "mend:CAUSE" with that known bug mended.
+one of `scheduler.faults`, and job "mend:CAUSE" with that known bug mended. Job "one by one:" runs as where kernels do.
 
 The faults lie where an adapter that looked away would report nothing.
 """
@@ -9,6 +9,7 @@ The faults lie where an adapter that looked away would report nothing.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -119,10 +120,25 @@ def patched(name: str) -> Iterator[None]:
         setattr(owner, attribute, held)
 
 
+@contextlib.contextmanager
+def one_by_one() -> Iterator[None]:
+    """Tables are settled at each step."""
+    os.environ["CUDA_LAUNCH_BLOCKING"] = "1"
+    jobs.one_by_one.cache_clear()
+    try:
+        assert jobs.one_by_one()
+        yield
+    finally:
+        del os.environ["CUDA_LAUNCH_BLOCKING"]
+        jobs.one_by_one.cache_clear()
+
+
 def changed(engine: Any, kind: str, name: str) -> contextlib.AbstractContextManager[None]:
     """The engine as the job's id wants it."""
     if kind == "plant":
         return planted(engine, name)
+    if kind == "one by one":
+        return one_by_one()
     if kind == "patch":
         return patched(name)
     masks = {name: fault for name, (_, fault) in (*MASKS.items(), *family_faults.FAULTS.items())}
