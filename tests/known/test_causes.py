@@ -141,7 +141,7 @@ def test_other_faults_in_its_place_are_new(known: Known, planted_worker: Worker)
     beside = NEIGHBOURS.get(known.entry.cause)
     subject = scenario_of(known) if beside is None else next(one for one in chosen() if one.name == beside)
     planned = plan(subject)
-    new = []
+    new: list[str] = []
     rotates = any(isinstance(op, Rotate) for op in subject.ops)
     for fault in sorted(OTHERS, key=lambda name: (name in OF_READERS) != rotates):
         if len(new) == 3:
