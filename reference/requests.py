@@ -27,8 +27,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     prompt: its whole prompt, earlier turns of its session included. ids: the prompt's tokens, placeholders raw.
     turn: runs and tokens that it brought itself. ahead: runs that it will write, and that its table has already.
     doubtful: the engine may have refused it, or a turn that it continues; what it is here, it is where both were taken.
-    tabulated_runs: leading runs of the prompt up to the last turn that brought media. computed: tokens whose cache
-    entries exist. line: the columns of its prompt, and by delta of all that it generates. status: "waiting",
+    tabulated_runs: leading runs of the prompt up to the last turn that brought media. computed: tokens of
+    prefills whose cache entries exist. line: the columns of its prompt, and by delta of all that it generates. status: "waiting",
     "retracted", "running", "finished", "aborted", "refused".
     """
 
@@ -130,7 +130,7 @@ def emit(state: State, request: Request, count: int) -> tuple[State, tuple[int, 
     if request.ahead and request.outputs + count > sum(run_lengths(state.family, request.ahead)) + 1:
         raise OutOfDomain(f"request {request.req} writes more than it said")
     ids = tuple(range(state.next_id, state.next_id + count))
-    after = replace(request, output_ids=request.output_ids + ids, computed=len(request.ids) + request.outputs)
+    after = replace(request, output_ids=request.output_ids + ids)
     return updated(replace(state, next_id=state.next_id + count), after), ids
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ropecheck.conformance.scenario.forward import ExpectedTables
 from ropecheck.conformance.scenario.lifecycle import apply
-from ropecheck.conformance.scenario.operations import Operation, Scenario, Submit
+from ropecheck.conformance.scenario.operations import Finish, Open, Operation, Scenario, Submit, Turn
 from ropecheck.conformance.scenario.words import decode, draft, draft_extend, extend, mixed, verify, window
 from ropecheck.conformance.scenarios.chosen import chosen
 from ropecheck.conformance.scenarios.exhaustive import sweep
@@ -80,10 +80,21 @@ def test_a_timeline_reads_the_ideal_function(history: History, more: int) -> Non
 @given(histories(), histories())
 def test_composing_turns_is_building_the_whole(before: History, turn: History) -> None:
     parts = [timeline("qwen2_vl", part, 0).table for part in (before, turn)]
-    assert compose.appended(*parts).tolist() == timeline("qwen2_vl", (*before, *turn), 0).table.tolist()
+    whole = timeline("qwen2_vl", (*before, *turn), 0)
+    assert compose.appended(*parts).tolist() == whole.table.tolist()
+    assert compose.delta(whole.table) == whole.delta
 
 
 IMAGE: History = (text(2), image(1, 4, 6))
+
+
+def test_a_turn_of_text_has_its_parents_table_up_to_what_it_keeps_of_it() -> None:
+    state = State(family="qwen2_vl")
+    first = (Open(0), Turn(0, 0, IMAGE), extend((window(0),)), Finish(0))
+    for op in (*first, Turn(0, 1, (text(3),), parent=0), Turn(0, 2, (text(3),), parent=0, offset=5)):
+        state = apply(state, op).state
+    covered = {req: (one.tabulated_runs, one.line.tabulated) for req, one in state.requests.items()}
+    assert covered == {0: (2, 8), 1: (2, 8), 2: (2, 5)}  # the third keeps three tokens of the picture
 
 
 @pytest.mark.parametrize(
