@@ -27,9 +27,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     prompt: its whole prompt, earlier turns of its session included. ids: the prompt's tokens, placeholders raw.
     turn: runs and tokens that it brought itself. ahead: runs that it will write, and that its table has already.
     doubtful: the engine may have refused it, or a turn that it continues; what it is here, it is where both were taken.
-    tabulated_runs: leading runs of the prompt up to the last turn that brought media. computed: tokens of
-    prefills whose cache entries exist. line: the columns of its prompt, and by delta of all that it generates. status: "waiting",
-    "retracted", "running", "finished", "aborted", "refused".
+    tabulated_runs: leading runs of the prompt up to the last turn that brought media. computed: tokens of the prompt
+    that prefills have computed. line: the columns of its prompt, and by delta of all that it generates. status:
+    "waiting", "retracted", "running", "finished", "aborted", "refused".
     """
 
     req: int
