@@ -18,7 +18,7 @@ from ropecheck.spec.families.glm_image import GLM_IMAGE, ahead_table
 from ropecheck.spec.families.hunyuan_vl import HUNYUAN_VL
 from ropecheck.spec.families.minicpm_v import MINICPM_V4_7, Picture
 from ropecheck.spec.families.omni import audio, has_track, video_with_audio
-from ropecheck.spec.families.prompt import Prompt, history_of
+from ropecheck.spec.families.prompt import Prompt, history_of, order
 from ropecheck.spec.families.qwen2_5_omni import QWEN2_5_OMNI
 from ropecheck.spec.families.qwen2_5_vl import QWEN2_5_VL
 from ropecheck.spec.families.qwen2_vl import QWEN2_VL
@@ -255,3 +255,8 @@ def test_refused_grids(family: MediaFamily) -> None:
         for seconds in (-1.0, float("nan"), float("inf")):
             with pytest.raises(OutOfDomain):
                 family.media_columns(video(2, 2, 2, seconds), 0)
+
+
+def test_items_of_one_kind_without_a_word_between_them_are_one() -> None:
+    kinds = ("text", "word", "image", "image", "text", "image", "word", "image", "video")
+    assert order(kinds) == ("word", "image", "word", "image", "video")

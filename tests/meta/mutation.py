@@ -18,10 +18,12 @@ import copy
 import gc
 import importlib
 import json
+import logging
 import mmap
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 import tomllib
@@ -37,13 +39,15 @@ from typing import Any, NoReturn
 import pytest
 from _pytest.runner import runtestprotocol
 
-from ropecheck.adapters.sglang import plant
+from ropecheck.adapters.sglang import absent_packages, boot, plant
 from tests.adapters_sglang import support
 
 ROOT = Path(__file__).parents[2]
 ARGUED = Path(__file__).parent / "argued.toml"
 KINDS = ("sign", "bound", "number", "call", "condition", "another name", "first alone", "lost line")
 STATES = ("noticed", "argued", "unnoticed", "never run")
+AT_IMPORT = "at import"
+"""The state of an edit in what runs while modules are imported and never again: it is not made, and does not count."""
 APART = {"adapters/sglang/recorder/site/sitecustomize.py", "adapters/sglang/mends.py"}
 """What would start a recorder where it is imported; what ends known bugs, each proved by a run that needs no entry."""
 
@@ -70,7 +74,7 @@ def functions(folders: list[str]) -> Iterator[tuple[str, str, str]]:
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             if str(file.relative_to(ROOT)) in APART:
                 continue
-            module = "ropecheck." + ".".join(file.relative_to(ROOT).with_suffix("").parts)
+            module = ".".join(("ropecheck", *file.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
             body = ast.parse(file.read_text("utf-8")).body
             inner = [(f"{one.name}.", one.body) for one in body if isinstance(one, ast.ClassDef)]
             for prefix, block in (("", body), *inner):
@@ -176,6 +180,36 @@ class Forked:
         os.kill(self.pid, signal.SIGKILL)
 
 
+IMPORTING = """
+import importlib, json, sys
+entered = set()
+sys.setprofile(lambda frame, event, _: entered.add((frame.f_globals.get("__name__"), frame.f_code.co_qualname)))
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+sys.setprofile(None)
+print(json.dumps(sorted(one for one in entered if one[0] in sys.argv)))
+"""
+
+
+def entered_at_import(modules: list[str]) -> set[tuple[str, str]]:
+    """(module, function) of what is entered while these modules are imported, in a Python of its own."""
+    command = [sys.executable, "-c", IMPORTING, *modules]
+    said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return {(module, function) for module, function in json.loads(said)}
+
+
+def prepare() -> None:
+    """Import the engine, so that forked workers need not."""
+    boot.prepare_environment("cpu")
+    absent_packages.install()
+    boot.warm()
+    for name in boot.CORE:
+        importlib.import_module(name)
+    gc.freeze()
+    gc.enable()
+    logging.disable(logging.NOTSET)
+
+
 def forget() -> None:
     """Empty what was kept while tests were collected: an edit must have its say."""
     for one in gc.get_objects():
@@ -226,15 +260,16 @@ def _statement(function: ast.AST, line: int) -> tuple[list[ast.stmt], int]:
 class Mutation:
     """A pytest plugin: in place of running the tests once. budget: seconds of tests for one edit."""
 
-    def __init__(self, edits: list[Edit], budget: float) -> None:
-        self.edits, self._budget = edits, budget
-        self.counts = dict.fromkeys(STATES, 0)
+    def __init__(self, edits: list[Edit], modules: list[str], budget: float) -> None:
+        self.edits, self._modules, self._budget = edits, modules, budget
+        self.counts = dict.fromkeys((*STATES, AT_IMPORT), 0)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Which test runs which line; then the edits."""
         setattr(support, "subprocess", SimpleNamespace(Popen=Forked))  # noqa: B010 - it is a module
         tests = self._tests(session.items)
+        early = set() if all(tests) else entered_at_import(self._modules)
         reasons = argued()
         for number, one in enumerate(self.edits):
             state, said = self._try(one, [(session.items[at], seconds) for at, seconds in tests[number]])
@@ -243,6 +278,8 @@ class Mutation:
                 said += ": but it is argued to be no fault"
             elif reason:
                 state = "argued"
+            elif state == "never run" and (one.module, one.function) in early:
+                state = AT_IMPORT
             self.counts[state] += 1
             print(f"{state:10} {one} ({said})", file=sys.__stderr__, flush=True)
         return True
@@ -327,12 +364,15 @@ def main() -> int:
     parser.add_argument("--budget", type=float, default=120.0, help="seconds of tests for one edit")
     parser.add_argument("--least", type=float, default=90.0, help="per cent")
     given, more = parser.parse_known_args()
+    if any(one.startswith("adapters/sglang") for one in given.folders):
+        prepare()
     edits = list(islice(drawn(given.folders, given.per_function, given.seed), given.most))
-    mutation = Mutation([one for one in edits if given.only in str(one)], given.budget)
+    modules = sorted({module for module, _, _ in functions(given.folders)})
+    mutation = Mutation([one for one in edits if given.only in str(one)], modules, given.budget)
     code = pytest.main(["-q", "-p", "no:cacheprovider", "-x", *more, *given.tests], plugins=[mutation])
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         return int(code)
-    total = len(mutation.edits)
+    total = len(mutation.edits) - mutation.counts[AT_IMPORT]
     settled = mutation.counts["noticed"] + mutation.counts["argued"]
     counts = ", ".join(f"{number} {state}" for state, number in mutation.counts.items())
     share = 100 * settled / max(1, total)
