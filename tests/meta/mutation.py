@@ -22,6 +22,7 @@ import logging
 import mmap
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -360,7 +361,7 @@ def main() -> int:
     parser.add_argument("--per-function", type=int, default=1)
     parser.add_argument("--most", type=int)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default="", help="words of the edits that are tried")
+    parser.add_argument("--only", default="", help="a pattern that the edits tried have")
     parser.add_argument("--budget", type=float, default=120.0, help="seconds of tests for one edit")
     parser.add_argument("--least", type=float, default=90.0, help="per cent")
     given, more = parser.parse_known_args()
@@ -368,7 +369,7 @@ def main() -> int:
         prepare()
     edits = list(islice(drawn(given.folders, given.per_function, given.seed), given.most))
     modules = sorted({module for module, _, _ in functions(given.folders)})
-    mutation = Mutation([one for one in edits if given.only in str(one)], modules, given.budget)
+    mutation = Mutation([one for one in edits if re.search(given.only, str(one))], modules, given.budget)
     code = pytest.main(["-q", "-p", "no:cacheprovider", "-x", *more, *given.tests], plugins=[mutation])
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         return int(code)

@@ -25,6 +25,7 @@ from ropecheck.adapters.events import (
 from ropecheck.conformance.errors import UsageError
 from ropecheck.conformance.trace.check import Checked, check_files, check_lines
 from ropecheck.conformance.trace.judge import Judge
+from ropecheck.conformance.trace.live import Histories
 from ropecheck.spec.modes import all_modes
 
 IMAGE = (PromptRun("text", 1), PromptRun("image", grid=(1, 4, 4)), PromptRun("text", 1))
@@ -342,3 +343,18 @@ def test_what_is_no_trace_gets_one_line(tmp_path: Path, content: bytes, says: st
 
 def test_every_mode_that_the_trace_names_is_declared() -> None:
     assert {"extend", "decode", "mixed", "target_verify", "draft_extend_v2", "draft_decode"} <= set(all_modes())
+
+
+def test_failures_of_one_kind_are_counted_together() -> None:
+    longer = [decode("a", index, answer=50 + index, seq_lens=(index + 2,)) for index in (6, 7)]
+    found = checked(arrive(), prefill("a"), *longer)
+    assert found.counts == {("schedule.counts", "decode", "length too large"): 2} and len(found.failures) == 1
+
+
+def test_nothing_of_a_retracted_request_is_computed() -> None:
+    histories = Histories("qwen2_vl")
+    live = histories.arrive(arrive())
+    assert live is not None
+    live.computed, live.running, live.free = 6, True, False
+    histories.retract("a")
+    assert (live.computed, live.running, live.free) == (0, False, True)
