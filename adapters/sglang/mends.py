@@ -119,6 +119,13 @@ def nothing_put_aside_stays(original: Any, req: Any, inputs: Any) -> None:
     req.multimodal_inputs.mrope_position_delta_repeated_cache = None
 
 
+def nothing_is_carried(original: Any, session: Any, turn: Any, *args: Any, **kwargs: Any) -> Any:
+    """A turn's tokens are put together anew once its media are in them."""
+    made = original(session, turn, *args, **kwargs)
+    made.full_untruncated_fill_ids = array("q")
+    return made
+
+
 def a_refused_turn_is_none(original: Any, req: Any, *args: Any, **kwargs: Any) -> None:
     """A turn that is refused after it was made leaves its session's tree."""
     original(req, *args, **kwargs)
@@ -425,6 +432,7 @@ JOIN = f"{BATCH}:Req.extend_image_inputs"
 PAST: dict[str, Mend] = {
     "media-join-the-parents": {JOIN: media_stand_behind},
     "windows-end-with-the-table": {CREATE: its_table_is_whole},
+    "carried-tokens-keep-placeholders": {CREATE: nothing_is_carried},
     "a-delta-put-aside-stays": {JOIN: nothing_put_aside_stays},
 }
 """The same for causes that only releases before 0.5.23 have; "all" leaves them out."""

@@ -6,7 +6,7 @@ Consequences are predicted like anything else: they come out of what the wrong e
 """
 
 import copy
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -28,7 +28,7 @@ from ropecheck.conformance.known.inputs import (
     may_be_odd,
 )
 from ropecheck.conformance.plan.planner import Plan, decoded
-from ropecheck.conformance.reference_engine import ReferenceEngine, answer, tensor, without_start
+from ropecheck.conformance.reference_engine import PAD_VALUE, Held, ReferenceEngine, answer, tensor, without_start
 from ropecheck.conformance.scenario.operations import Abort, Build, Operation, Retract, Rotate, Scenario, Submit, Turn
 from ropecheck.reference import compose
 from ropecheck.reference.rotary import bounded
@@ -53,6 +53,7 @@ STILL = "draft-rows-stand-still"
 GRAPHS = "draft-graphs-have-no-rows"
 IDLE = "idle-has-no-table"
 MERGED = "media-join-the-parents"
+FILLS = "carried-tokens-keep-placeholders"
 
 BUGS: dict[str, str] = {
     FROM_T: "a retracted request's table goes on behind the t row of its last column, not behind its largest position",
@@ -74,6 +75,7 @@ BUGS: dict[str, str] = {
     IDLE: "an idle batch has no table of three rows",
     MERGED: "a turn's media are put into the inputs that its parent holds, too: columns behind the parent's prompt, as "
     "if nothing stood before them, and the delta beside the parent's",
+    FILLS: "a streaming turn's tokens are carried on from its parent's, with placeholders for its own media",
     ENDED: "a window of a session's turn has as many columns as its table has left, and behind the table one",
     ASIDE: "every decode reads the delta that was put aside first, not only one beside a request whose table reaches "
     "its token",
@@ -99,10 +101,18 @@ class KnownEngine(ReferenceEngine):
         """By request; text alone has none."""
         self.parents: dict[int, int | None] = {}
         """By request: the turn that it continues."""
+        self.items = 0
+        """Media items that came so far."""
+        self.pads: dict[int, tuple[int, ...]] = {}
+        """By request: what stands for each of its items' spans in its tokens."""
+        self.carried: dict[int, tuple[int, ...]] = {}
+        """By request: the tokens that its parent's array of them became."""
         self.left: dict[int, IntArray] = {}
         """What the buffers of a frozen-KV draft's runner hold, by its branches."""
 
     def run(self, step: protocol.Step) -> protocol.Result:
+        if isinstance(step, protocol.SubmitStep | protocol.TurnStep):
+            self.pads[step.req] = tuple(self.number(step.media)) if step.media else ()
         try:
             result = super().run(step)
         except Raises as error:
@@ -127,6 +137,11 @@ class KnownEngine(ReferenceEngine):
         held = self.held[step.req]
         if held.aborted:
             return
+        if (parent_req := self.parents[step.req]) is not None:
+            own = self.pads[step.req]
+            self.pads[step.req] = (*self.pads[parent_req][: len(held.items) - len(own)], *own)
+        if FILLS in self.bugs and session.streaming and session.last is not None:
+            self.carry(step, self.held[session.last])
         continued = self.parents[step.req]
         for req in session.known if step.replace else ():
             if self.parents[req] == continued:
@@ -135,6 +150,27 @@ class KnownEngine(ReferenceEngine):
         if parent is not None and step.offset and OFFSET not in self.bugs:
             parent = cut(parent, step.offset)
         self.hold(step.req, parent, step.media, len(held.ids) - len(step.ids))
+
+    def padded_ids(self, held: Held) -> tuple[int, ...]:
+        """With an item's number, or what its pixels have in common with others of the job."""
+        ids = list(held.ids)
+        pads = next((self.pads.get(req, ()) for req, other in self.held.items() if other is held), ())
+        for (start, stop), pad in zip(held.items, pads, strict=False):
+            ids[start:stop] = [pad] * (stop - start)
+        return tuple(ids)
+
+    def number(self, media: protocol.Media) -> Iterator[int]:
+        """What stands for each span of these items, which come now."""
+        for item in media.items:
+            self.items += 1
+            yield from [PAD_VALUE + (item.pixels or self.items)] * len(item.spans)
+
+    def carry(self, step: protocol.TurnStep, parent: Held) -> None:
+        """A turn goes on in its parent's array of tokens, where that is the parent's prompt and some of its reply."""
+        reply = parent.output_ids[: parent.max_new_tokens]
+        there = parent.fill_ids or ()
+        if 0 <= len(there) - len(parent.ids) <= len(reply):
+            self.carried[step.req] = there + reply[len(there) - len(parent.ids) :] + step.ids
 
     def hold(self, req: int, parent: Inputs | None, media: protocol.Media | None, start: int) -> None:
         """The media inputs of a new request, whose own turn starts at token `start`.
@@ -166,6 +202,12 @@ class KnownEngine(ReferenceEngine):
 
     def schedule(self, step: protocol.Schedule) -> None:
         super().schedule(step)
+        if step.req in self.carried:
+            held, there = self.held[step.req], self.carried[step.req]
+            right = self.padded_ids(held)
+            same = next((n for n, pair in enumerate(zip(there, right, strict=True)) if pair[0] != pair[1]), step.hit)
+            fill = there + held.output_ids
+            self.held[step.req] = replace(held, fill_ids=fill, prefix_len=min(step.hit, same))
         for _ in range(step.attempts):
             self.top_up(step.req)
 

@@ -17,6 +17,7 @@ from ropecheck.conformance.known.base import alike
 from ropecheck.conformance.known.failures import Known, applying, entries_for, load, match, shared, shown
 from ropecheck.conformance.known.model import attributed, bugs_of, predicted
 from ropecheck.conformance.plan.planner import Plan, plan
+from ropecheck.conformance.reference_engine import answer
 from ropecheck.conformance.scenario.operations import (
     Batch,
     Build,
@@ -31,6 +32,7 @@ from ropecheck.conformance.scenario.operations import (
 )
 from ropecheck.conformance.scenario.words import decode, extend, part, window
 from ropecheck.conformance.scenarios.chosen import chosen
+from ropecheck.conformance.selftest.mutants import all_mutants
 from ropecheck.conformance.versions import NEWEST_KNOWN, within
 from ropecheck.spec.history import image, text, video
 from tests.adapters_sglang.engine_faults import MASKS, OTHERS
@@ -75,11 +77,33 @@ def failures_of(planted_worker: Worker, planned: Plan, job: str = "") -> Sequenc
 
 @pytest.mark.parametrize("known", PAST, ids=lambda known: known.path.stem)
 def test_what_an_older_release_did_is_predicted_too(known: Known) -> None:
-    """From its cause alone, and not in the newest release."""
+    """With all bugs of the release that it begins with; not without its cause, and not in the newest release."""
     planned = plan(scenario_of(known))
-    found = [one for one in predicted(planned, frozenset({known.entry.cause})) if one.key == known.entry.key]
+    oldest = known.entry.versions.partition(",")[0].removeprefix(">=")
+    bugs = bugs_of(one.entry.cause for one in applying(load(), "sglang", oldest, "cpu"))
+    found = [one for one in predicted(planned, bugs) if one.key == known.entry.key]
     assert found and known.entry.shows in ("", shown(found[0]))
-    assert not any(alike(one, other) for one in found for other in predicted(planned, BUGS))
+    for others in (bugs - {known.entry.cause}, BUGS):
+        assert not any(alike(one, other) for one in found for other in predicted(planned, others))
+    entries = applying(load(), "sglang", oldest, "cpu")
+    assert all(match(other_values(one), entries, predicted(planned, bugs)) is None for one in found)
+
+
+@pytest.mark.parametrize("known", PAST, ids=lambda known: known.path.stem)
+def test_other_faults_in_its_place_were_new(known: Known) -> None:
+    """At least three of those that are planted in the reference, in the witness."""
+    planned = plan(scenario_of(known))
+    oldest = known.entry.versions.partition(",")[0].removeprefix(">=")
+    entries = applying(load(), "sglang", oldest, "cpu")
+    must = predicted(planned, bugs_of(one.entry.cause for one in entries))
+    new = []
+    for name, mutant in all_mutants().items():
+        failures = judge(planned, answer(planned.job, mutant.make())).failures
+        if failures and None in entries_for(failures, entries, must):
+            new.append(name)
+        if len(new) == 3:
+            return
+    raise AssertionError(new)
 
 
 def other_values(failure: Failure) -> Failure:
