@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.plan.planner import Check, CostCheck, Plan, TableCheck, plan
 from ropecheck.conformance.plan.rotary import RotaryCheck
 from ropecheck.conformance.scenario.operations import Scenario
+from ropecheck.conformance.subject import AnyPlan, Subject
 from ropecheck.reference.timeline import Timeline
 from ropecheck.spec.modes.declaration import Mode
 
@@ -58,10 +60,12 @@ class Checker:
             by_mode={rule: modes for rule, modes in outcome.by_mode.items() if rule not in vacuous},
         )
 
-    def traced(self, scenario: Scenario) -> tuple[Plan, protocol.JobAnswer]:
-        """The scenario once more, with the functions that ran for each step."""
-        asked = _reached(plan(scenario), self._pads)
-        return asked, _answer(asked, self._adapter, self._modes, [], traced=True)
+    def traced(self, scenarios: Iterable[Subject]) -> dict[str, tuple[AnyPlan, protocol.JobAnswer]]:
+        """Scenarios once more, with the functions that ran for each step; by their ids."""
+        plans = [_reached(plan(one), self._pads) for one in scenarios if isinstance(one, Scenario)]
+        return {
+            asked.scenario.id: (asked, _answer(asked, self._adapter, self._modes, [], traced=True)) for asked in plans
+        }
 
 
 def _reached(planned: Plan, pads: bool) -> Plan:

@@ -45,5 +45,5 @@ def asked(
     summary = tally.summary
     summary.sort()
     causes = [finding for finding in summary.findings if not finding.failure.follows]
-    trace(summary, causes, Passing(), lambda _: (planned, answer))
+    trace(summary, causes, Passing(), lambda _: {scenario.id: (planned, answer)})
     return planned, answer, summary

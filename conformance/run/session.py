@@ -261,11 +261,10 @@ class Runner:
         if causes:
             trace(self.tally.summary, causes, self._passing, self._traced)
 
-    def _traced(self, scenario: Subject) -> tuple[AnyPlan, protocol.JobAnswer] | None:
-        planned = plan_of(scenario, self._device)
-        for _, answer in self._pool.answers([replace(planned, job=traced_job(planned.job))]):
-            return (planned, answer) if isinstance(answer, protocol.JobAnswer) else None
-        raise AssertionError("the pool answers every plan")
+    def _traced(self, scenarios: Iterable[Subject]) -> dict[str, tuple[AnyPlan, protocol.JobAnswer]]:
+        plans = (plan_of(scenario, self._device) for scenario in scenarios)
+        answers = self._pool.answers(replace(planned, job=traced_job(planned.job)) for planned in plans)
+        return {one.scenario.id: (one, answer) for one, answer in answers if isinstance(answer, protocol.JobAnswer)}
 
     def _answer(self, scenario: Subject) -> tuple[AnyPlan, Reply]:
         return next(iter(self._pool.answers([plan_of(scenario, self._device)])))
@@ -393,6 +392,9 @@ class Runner:
         witnesses = [one for one in shown.values() if self.mine(one) and (plays or not isinstance(one, Script))]
         if not witnesses:
             return
+        # One script first: while its worker waits for the scheduler's imports, the others have something to do.
+        scripts = sorted((one for one in witnesses if isinstance(one, Script)), key=lambda one: one.server)
+        witnesses = [*scripts[:1], *(one for one in witnesses if not isinstance(one, Script)), *scripts[1:]]
         self.enter("known")
 
         known = self.tally.summary.known

@@ -3,7 +3,7 @@ scenarios that pass, so that what runs for everything can be told from what runs
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
 
 import msgspec
 
@@ -19,8 +19,8 @@ PER_MODE = 3
 MOST = 60
 """Findings whose witness is traced."""
 
-Run = Callable[[Any], tuple[AnyPlan, protocol.JobAnswer] | None]
-"""Runs a subject with Job.trace; None when there is no answer."""
+Run = Callable[[Iterable[Subject]], dict[str, tuple[AnyPlan, protocol.JobAnswer]]]
+"""Runs subjects with Job.trace, as many at once as there are workers; by their ids, those that were answered."""
 
 
 @dataclass(slots=True)
@@ -56,16 +56,15 @@ def steps_of(plan: AnyPlan, op: int) -> range:
 
 def trace(summary: Summary, findings: Iterable[Finding], passing: Passing, run: Run) -> None:
     """Fill in `ran` of the findings, and the summary's account of steps with right results."""
-    traced: dict[str, tuple[AnyPlan, protocol.JobAnswer] | None] = {}
     sorts: set[type] = {Scenario}
-    for number, finding in enumerate(findings):
-        scenario = finding.scenario
-        if number >= MOST or not (finding.unexpected or isinstance(scenario, Scenario)):
-            continue  # a case or a script takes long
-        sorts.add(type(scenario))
-        if scenario.id not in traced:
-            traced[scenario.id] = run(scenario)
-        if (found := traced[scenario.id]) is None or not found[1].traced:
+    asked: list[Finding] = []
+    for finding in islice(findings, MOST):
+        if finding.unexpected or isinstance(finding.scenario, Scenario):  # a case or a script takes long
+            sorts.add(type(finding.scenario))
+            asked.append(finding)
+    traced = run({finding.scenario.id: finding.scenario for finding in asked}.values())
+    for finding in asked:
+        if (found := traced.get(finding.scenario.id)) is None or not found[1].traced:
             continue
         plan, answer = found
         steps = steps_of(plan, finding.failure.step)
@@ -73,9 +72,8 @@ def trace(summary: Summary, findings: Iterable[Finding], passing: Passing, run: 
         _right(summary, answer, range(steps.start))
     if not any(finding.ran for finding in summary.findings):
         return  # the worker cannot tell
-    for scenario in passing.scenarios(sorts):
-        if (found := run(scenario)) is not None:
-            _right(summary, found[1], range(len(found[1].traced)))
+    for _, answer in run(passing.scenarios(sorts)).values():
+        _right(summary, answer, range(len(answer.traced)))
 
 
 def _joined(answer: protocol.JobAnswer, steps: Iterable[int]) -> tuple[str, ...]:
