@@ -265,3 +265,7 @@ def test_yarn_by_its_numbers() -> None:
         assert rules.frequency(pair, 64, 1e6, yarn) == pytest.approx(value, rel=1e-5)
     assert rules.frequency(30, 64, 1e6) == pytest.approx(0.00153993, rel=1e-5)
     assert rules.magnitude(None) == 1.0 and rules.within_reach(4095, 4096) and not rules.within_reach(4096, 4096)
+
+
+def test_h_and_w_take_turns_and_t_reads_the_rest() -> None:
+    assert [rules.alternating_axis(pair, (2, 2, 2)) for pair in range(6)] == [1, 2, 1, 2, 0, 0]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ropecheck.conformance.scenarios.random import histories
 from ropecheck.spec.families import FAMILIES, family
 from ropecheck.spec.history import (
+    Delta,
     History,
     OutOfDomain,
     TokenIndex,
@@ -22,7 +23,9 @@ from ropecheck.spec.history import (
     text,
     video,
 )
+from ropecheck.spec.modes import mode_of
 from ropecheck.spec.rules import all_rules
+from ropecheck.spec.views import Place
 
 QWEN = family("qwen2_vl")
 
@@ -96,6 +99,19 @@ def test_the_registry_is_whole() -> None:
         assert rule.source and rule.stated.startswith("ropecheck.spec."), id
         assert id == id.lower() and "." in id
     assert FAMILIES["qwen2_vl"].axes == 3
+
+
+@pytest.mark.parametrize(("behind", "gap"), [((), 2), ((text(1),), 0), ((text(1), image(1, 6, 4)), 2)])
+def test_how_far_the_largest_coordinate_is_ahead_of_t(behind: History, gap: int) -> None:
+    """Behind a picture of 2 x 3 tokens t is at its first column, w two further."""
+    table = prompt_table(QWEN, (text(2), image(1, 4, 6), *behind))
+    rows = tuple(zip(*table, strict=True))
+    assert Place(rows=rows, tabulated=len(table), delta=Delta(0), has_media=True).gap == gap
+    assert Place(rows=rows, tabulated=0, delta=Delta(0), has_media=False).gap == 0
+
+
+def test_a_mode_of_other_modes_rows_is_composite() -> None:
+    assert mode_of("mixed").composite and not mode_of("decode").composite
 
 
 def test_no_example_has_a_deadline() -> None:

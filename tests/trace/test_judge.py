@@ -358,3 +358,23 @@ def test_nothing_of_a_retracted_request_is_computed() -> None:
     live.computed, live.running, live.free = 6, True, False
     histories.retract("a")
     assert (live.computed, live.running, live.free) == (0, False, True)
+
+
+def test_a_turn_of_text_goes_on_behind_the_reply() -> None:
+    histories = Histories("qwen2_vl")
+    histories.open(Opened("s"))
+    first = histories.arrive(arrive(session="s"))
+    assert first is not None
+    first.outputs, first.delivered = [50, 51], 2
+    histories.finish(first, "length")
+    turn = histories.arrive(arrive("b", prompt=(PromptRun("text", 3),), session="s", parent="a"))
+    assert turn is not None
+    assert (turn.width, turn.place.tabulated, turn.place.delta) == (11, 6, -2)
+
+
+def test_of_a_transferred_request_all_but_the_newest_token_is_computed() -> None:
+    histories = Histories("qwen2_vl")
+    live = histories.arrive(arrive())
+    assert live is not None
+    histories.transfer("a", (50, 51))
+    assert (live.computed, live.running, live.free, live.outputs) == (7, True, False, [50, 51])
