@@ -3,7 +3,6 @@ scenarios that pass, so that what runs for everything can be told from what runs
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import islice
 
 import msgspec
 
@@ -56,12 +55,9 @@ def steps_of(plan: AnyPlan, op: int) -> range:
 
 def trace(summary: Summary, findings: Iterable[Finding], passing: Passing, run: Run) -> None:
     """Fill in `ran` of the findings, and the summary's account of steps with right results."""
-    sorts: set[type] = {Scenario}
-    asked: list[Finding] = []
-    for finding in islice(findings, MOST):
-        if finding.unexpected or isinstance(finding.scenario, Scenario):  # a case or a script takes long
-            sorts.add(type(finding.scenario))
-            asked.append(finding)
+    # A case or a script takes long.
+    asked = [one for one in findings if one.unexpected or isinstance(one.scenario, Scenario)][:MOST]
+    sorts = {Scenario, *(type(finding.scenario) for finding in asked)}
     traced = run({finding.scenario.id: finding.scenario for finding in asked}.values())
     for finding in asked:
         if (found := traced.get(finding.scenario.id)) is None or not found[1].traced:
