@@ -40,7 +40,7 @@ from typing import Any, NoReturn
 import pytest
 from _pytest.runner import runtestprotocol
 
-from ropecheck.adapters.sglang import absent_packages, boot, plant
+from ropecheck.adapters.sglang import boot, plant
 from tests.adapters_sglang import support
 
 ROOT = Path(__file__).parents[2]
@@ -202,12 +202,9 @@ def entered_at_import(modules: list[str]) -> set[tuple[str, str]]:
 def prepare() -> None:
     """Import the engine, so that forked workers need not."""
     boot.prepare_environment("cpu")
-    absent_packages.install()
-    boot.warm()
-    for name in boot.CORE:
-        importlib.import_module(name)
-    gc.freeze()
-    gc.enable()
+    boot.load("cpu")
+    importlib.import_module("ropecheck.adapters.sglang.capabilities").Engine()
+    boot.settle()
     logging.disable(logging.NOTSET)
 
 
