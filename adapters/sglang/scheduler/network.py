@@ -143,9 +143,9 @@ class Network:
         last = given.mode in ("extend", "mixed") or getattr(batch.spec_info, "select_index", None) is not None
         count = len(given.reqs) if last else len(positions)
         logits = torch.zeros(count, VOCABULARY)
-        for row in range(count):
-            for rank in range(8):
-                logits[row, 20 + (row * 31 + self._step * 57 + self.forwards + rank * 3) % 400] = 8.0 - rank
+        ranks = torch.arange(8)
+        places = 20 + (torch.arange(count)[:, None] * 31 + self._step * 57 + self.forwards + ranks * 3) % 400
+        logits.scatter_(1, places, (8.0 - ranks).expand(count, -1))
         return output(logits, batch, positions, block=given.mode == "draft_block")
 
     def _verify(self, batch: Any, given: tables.Given) -> tuple[Any, list[list[int]]]:
