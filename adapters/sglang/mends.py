@@ -338,6 +338,13 @@ def searches_are_not_gathered(original: Any, coordinator: Any, *args: Any) -> An
     return "not where forwards are padded to be gathered" if require_mlp_sync() else original(coordinator, *args)
 
 
+def chunks_are_kept(original: Any, coordinator: Any, req: Any, *args: Any) -> Any:
+    """What a search has computed of its prompt goes where everybody's goes."""
+    refused = original(coordinator, req, *args)
+    req.skip_radix_cache_insert = False
+    return refused
+
+
 def a_turn_takes_over(original: Any, sessions: Any, req: Any) -> None:
     """On a decode server a turn's cache comes whole: what the turn before it left is released first."""
     if (session := req.session) is not None and session.streaming and sessions.borrowed_slot(req) is None:
@@ -432,6 +439,9 @@ JOIN = f"{BATCH}:Req.extend_image_inputs"
 PAST: dict[str, Mend] = {
     "media-join-the-parents": {JOIN: media_stand_behind},
     "windows-end-with-the-table": {CREATE: its_table_is_whole},
+    "chunks-of-a-search-are-not-kept": {
+        "sglang.srt.beam_search.coordinator:BeamCoordinator.validate_and_init": chunks_are_kept
+    },
     "carried-tokens-keep-placeholders": {CREATE: nothing_is_carried},
     "a-delta-put-aside-stays": {JOIN: nothing_put_aside_stays},
 }

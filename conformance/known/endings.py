@@ -17,6 +17,7 @@ from ropecheck.conformance.known.scheduler import (
     REFUSED,
     STAGES,
     TRANSFERRED,
+    UNKEPT,
     UNTOLD,
     KnownHistories,
     grown,
@@ -125,6 +126,19 @@ def _frees_twice(known: KnownHistories, total: str, *parts: str) -> bool:
     """At rest there are more than there were: a search was sent back with its rows, and took others."""
     had = sum(known.ended.get(name, 0) for name, bug in known.sent_back.items() if bug == PAUSED)
     return not known.going and 0 < sum(map(int, parts)) - int(total) <= had
+
+
+def _chunks_lost(known: KnownHistories, total: str, *parts: str) -> bool:
+    """At rest the tokens of forgotten chunks are missing, and no others."""
+    return not known.going and known.unkept == int(total) - sum(map(int, parts)) > 0
+
+
+def _filled(known: KnownHistories) -> bool:
+    """Forgotten chunks have left no room for another."""
+    pool, chunk = (known.server.get(*one) for one in (("max_total_tokens", 4000), ("chunked_prefill_size", 32)))
+    assert isinstance(pool, int) and isinstance(chunk, int)
+    left = pool - known.unkept
+    return known.unkept > 0 and 0 < left <= chunk + sum(known.ended.values()) + sum(live.total for live in known.going)
 
 
 def _waits_for_itself(known: KnownHistories) -> bool:
@@ -282,6 +296,14 @@ ENDINGS: tuple[tuple[str, str, str, str, Callable[..., bool]], ...] = (
         "requests are left, and nothing moves them",
         _waits_for_itself,
     ),
+    (
+        UNKEPT,
+        "RuntimeError",
+        "alloc_token_slots",
+        r"Out of memory\. Try to lower your batch size\.",
+        _filled,
+    ),
+    (UNKEPT, "ValueError", "raise_error_or_warn", LEAK, _chunks_lost),
     (ENDS, "ValueError", "raise_error_or_warn", LEAK, _leaks),
     (PAUSED, "ValueError", "raise_error_or_warn", LEAK, _frees_twice),
     (TRANSFERRED, "ValueError", "raise_error_or_warn", LEAK, _record_lost),  # up to 0.5.21

@@ -63,6 +63,7 @@ WAITED = "given-up-while-waiting-stays-in-flight"
 TRANSFERRED = "transferred-turn-has-a-record-too-many"
 STAGES = "worker-knows-no-stages"
 UNTOLD = "turn-loses-its-transfer"
+UNKEPT = "chunks-of-a-search-are-not-kept"
 CUT = "vision-draft-embeds-a-row-too-many"
 
 SCHEDULER_BUGS: dict[str, str] = {
@@ -82,6 +83,7 @@ SCHEDULER_BUGS: dict[str, str] = {
     WAITED: "a streaming session's turn that is given up before it ran stays in flight",
     TRANSFERRED: "a streaming session's second turn on a decode server brings a record where there is one",
     STAGES: "a speculative worker that runs in step with the scheduler is handed a pipeline's tensors, and takes none",
+    UNKEPT: "a beam search forgets a chunk of its prompt: the next one begins where it began, and its memory is gone",
     UNTOLD: "a session's turn on a decode server does not know which server has its cache, and raises",
     CUT: "a draft that sees embeds one row more than are left of a picture in which its chunk begins",
 }
@@ -133,6 +135,10 @@ class KnownHistories(Histories):
         """Turns that were given up before they ran, and stay in flight -> by which bug."""
         self.sent_back: dict[str, str] = {}
         """Beam searches that were retracted with their rows -> by which bug."""
+        self.told = 0
+        """Tokens of the last output, where they are what the model answered."""
+        self.unkept = 0
+        """Tokens of chunks that were forgotten."""
         self.kept_rows = 0
         """Rows that nobody will give back."""
         self.tail: set[str] = set()
@@ -156,7 +162,9 @@ class KnownHistories(Histories):
         """An event, before it is judged."""
         self.at = at
         match event:
-            case events.Output(req=req):
+            case events.Output(req=req, tokens=told):
+                answers = dict(zip(self.last.reqs, self.last.answers, strict=False)) if self.last else {}
+                self.told = len(told) if told == answers.get(req) else 0
                 refused = self.causes.get(req, set()) & {FAILED, WAITED} and event.finished
                 live = None if req in self.unsettled else self.live.get(req)
                 judged = live is not None and (not live.refuse or bool(event.finished))
@@ -165,6 +173,7 @@ class KnownHistories(Histories):
             case events.Control(what="pause retract"):
                 self.pausing = True
             case events.Forward(draft=False):
+                self.forget(event)
                 if mode_of(event.mode).parts[0].emits:
                     self.tail = {req for at, req in enumerate(event.reqs) if req in event.reqs[:at]}
                 self.pausing, self.due, self.last = False, set(), event
@@ -175,6 +184,15 @@ class KnownHistories(Histories):
                     self.recorded[live.session] = self.recorded.get(live.session, 0) + 1
             case _:
                 pass
+
+    def forget(self, event: events.Forward) -> None:
+        """Searches whose prompt goes on have kept nothing of their last chunk."""
+        for req in dict.fromkeys(event.reqs):
+            live = self.live.get(req)
+            if UNKEPT in self.bugs and live is not None and live.beams > 1 and live.computed and not live.running:
+                self.touch(req, UNKEPT)
+                live.computed, count = live.window
+                self.unkept += count
 
     def turned_away(self, req: str) -> bool:
         """Whether a turn is refused because of one that stays in flight: what it is fed then is the engine's affair."""
@@ -286,6 +304,7 @@ class KnownHistories(Histories):
         super().too_long(live)
         if saved is not None and STAYS in self.bugs:
             saved.history, saved.width, saved.tabulated, saved.finished = (text(1),), 1, 1, "abort"
+            saved.outputs = self.told
             self.sessions[live.session].turns[live.name] = saved
             self.drop(live.name, STAYS)
             self.touch(live.name, STAYS)

@@ -13,6 +13,7 @@ from ropecheck.adapters.events import Died, Event, Forward, Opened, Output, Prom
 from ropecheck.conformance.known.failures import CAUSES
 from ropecheck.conformance.known.inputs import ASIDE, ENDED, Inputs, Unmade, brought
 from ropecheck.conformance.known.model import MERGED
+from ropecheck.conformance.known.scheduler import UNKEPT
 from tests.known.test_stream import ROWS, arrive, decode, extend, told
 
 ALL = frozenset(CAUSES) - {ASIDE}
@@ -161,3 +162,24 @@ def test_two_deltas_give_two_columns_a_token() -> None:
         brought("decode", [inputs(-2, -3)], [9], [1], places[:1], ALL)
     made = brought("decode", [inputs(-2, -3)], [9], [1], places[:1], ALL | {ASIDE})
     assert made[0].tolist() == [[7, 6]] * 3
+
+
+def test_a_search_forgets_its_chunks() -> None:
+    """0.5.19: the next window begins where the first began; what was lost of the pool is known to the token."""
+    search = (arrive("b", (PromptRun("text", 9),), beams=2), extend(0, ((0, 1, 2, 3),) * 3, "b"))
+    again = extend(0, ((0, 1, 2, 3, 4, 5, 6, 7, 8),) * 3, "b")
+    assert told(*search, again, bugs=ALL) == [(2, True)]
+    assert told(*search, again, bugs=ALL - {UNKEPT}) == [(2, False)]
+    for start in (1, 2, 3):
+        window = extend(start, (tuple(range(start, 9)),) * 3, "b")
+        assert told(*search, window, bugs=ALL) == [(2, False)]
+    assert told(replace(search[0], beams=1), search[1], again, bugs=ALL) == [(2, False)]
+    left = "[full] total=4000, available={}, evictable=0, protected=0, session_held=0, uncached=0"
+    ended = (*search, again, Output("b", (7,), "length"))
+    for free, so in ((3996, True), (3995, False), (3997, False), (3000, False)):
+        leak = Died("ValueError", f"pool memory leak detected! {left.format(free)}", "common.py:1 raise_error_or_warn")
+        assert told(*ended, leak, bugs=ALL) == [(2, True), (4, so)]
+    full = Died("RuntimeError", "Out of memory. Try to lower your batch size.", "allocation.py:168 alloc_token_slots")
+    assert told(*search, full, bugs=ALL) == [(2, False)]
+    assert told(*search, full, bugs=ALL, server={"max_total_tokens": 40}) == [(2, False)]
+    assert told(*search, again, full, bugs=ALL, server={"max_total_tokens": 40}) == [(2, True), (3, True)]
