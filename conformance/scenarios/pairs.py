@@ -195,7 +195,8 @@ def _written_beside(*, mode: str, rows: int, place: str, beside: str, items: str
 HOW = (
     *("append", "streaming append", "branch", "without the reply", "after an aborted one", "after a refused one"),
     "with a start of sequence",
-    *("replace a child", "replace two, one after the other", "offset in the prompt", "offset in the reply"),
+    *("replace a child", "replace two, one after the other", "after one on a replaced turn"),
+    *("offset in the prompt", "offset in the reply"),
 )
 """What a turn does with the one that it is on."""
 
@@ -231,6 +232,9 @@ def _session(*, first: str, reply: int, how: str, turn: str, items: str, read: s
             ops += [replace(other, req=1, parent=77)]
         case "replace a child":
             ops += [replace(other, req=1), prefill(1), Finish(1)]
+        case "after one on a replaced turn":
+            ops += [replace(other, req=1), prefill(1), Finish(1), replace(other, req=2, replace=True), prefill(2)]
+            ops += [Finish(2), replace(other, req=3, parent=1)]
         case "replace two, one after the other":
             ops += [replace(other, req=1), prefill(1), Finish(1), replace(other, req=2, replace=True), prefill(2)]
             ops += [Finish(2)]

@@ -24,6 +24,7 @@ SHORT: History = (text(7),)
 LONG: History = (text(50), image(1, 8, 8), text(20))
 ENDS_WITH_MEDIA: History = (text(1), image(1, 4, 6))
 EMBEDS = (("input_embeds", True),)
+FAR: History = (text(290), image(1, 4, 6), text(3))
 SLOW_CLIP: History = (text(1), video(2, 2, 2, 3.0), text(1))
 TALK: tuple[Action, ...] = (OpenSession(0), Arrive(0, IMAGE, 3, 0), Step(6))
 """A session whose first turn has a picture, and has answered."""
@@ -43,6 +44,7 @@ def _actions() -> dict[str, tuple[Action, ...]]:
         "prefix hit": (Arrive(0, IMAGE), Step(6), Arrive(1, IMAGE)),
         "chunks": (Arrive(0, LONG, 5),),
         "chunks beside a decode": (Arrive(0, IMAGE, 12), Step(3), Arrive(1, LONG, 3)),
+        "chunks beside one far ahead": (Arrive(0, FAR, 12), Step(11), Arrive(1, LONG, 3), Arrive(2, SHORT, 1)),
         "lengths apart": (
             Arrive(0, IMAGE, 8),
             Step(2),
@@ -232,6 +234,14 @@ def _actions() -> dict[str, tuple[Action, ...]]:
         "an end that is ignored": (Arrive(0, IMAGE, 12, stop_every=7, more=(("ignore_eos", True),)),),
         "drop the reply": (*TALK, Arrive(1, SHORT, 3, 0, 0, drop_previous_output=True)),
         "replace a child": (*TALK, Arrive(1, SHORT, 3, 0, 0), Step(6), Arrive(2, TWO_IMAGES, 2, 0, 0, replace=True)),
+        "name a turn that was replaced": (
+            *TALK,
+            Arrive(1, SHORT, 3, 0, 0),
+            Step(6),
+            Arrive(2, TWO_IMAGES, 2, 0, 0, replace=True),
+            Step(6),
+            Arrive(3, SHORT, 2, 0, 1),
+        ),
         "replace everything": (OpenSession(0), Arrive(0, IMAGE, 2, 0), Step(4), Arrive(1, SHORT, 2, 0, replace=True)),
         "turn without a reply": (OpenSession(0), Arrive(0, IMAGE, 0, 0), Step(4), Arrive(1, TWO_IMAGES, 3, 0, 0)),
         "streaming": (*STREAM, Arrive(1, SHORT, 3, 0), Step(6), Arrive(2, TWO_IMAGES, 2, 0)),
@@ -289,6 +299,7 @@ ON = {
             "names that nobody knows",
             "turns that add nothing",
             "ids that begin alike",
+            "name a turn that was replaced",
             "a session's name again",
             "a session times out",
             "a session times out under a turn",
@@ -298,6 +309,10 @@ ON = {
             "an end that is ignored",
         ),
         ("plain", "overlap"),
+    ),
+    "chunks beside one far ahead": (
+        *("plain", "mixed", "overlap", "overlap_mixed"),
+        *("ngram", "eagle_tree", "eagle_mixed", "two_batches"),
     ),
     "answers that are drawn": ("plain", "two_batches_eagle"),
     "a retraction in a chunk": ("plain", "overlap"),

@@ -243,6 +243,18 @@ def _rewrites() -> Iterator[Scenario]:
             turn(2, addition, 0, replace=True),
             answer(2),
         )
+        yield scenario(
+            f"session, a turn on one that was replaced, then {name}",
+            "It is gone: the turn that names it is refused, and the one beside it is not.",
+            went_on(SECOND["image last"]),
+            prefill(1),
+            Finish(1),
+            turn(2, SECOND["text"], 0, replace=True),
+            answer(2),
+            turn(3, SECOND["image"], 1),
+            turn(4, addition, 0),
+            answer(4),
+        )
         for keep, where in (
             (1, "before the image"),
             (2, "at the image's start"),
