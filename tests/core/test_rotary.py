@@ -269,3 +269,9 @@ def test_yarn_by_its_numbers() -> None:
 
 def test_h_and_w_take_turns_and_t_reads_the_rest() -> None:
     assert [rules.alternating_axis(pair, (2, 2, 2)) for pair in range(6)] == [1, 2, 1, 2, 0, 0]
+
+
+def test_a_longer_context_grows_sines_and_cosines_and_no_shorter_one_does() -> None:
+    """0.1 ln 2 + 1 = 1.0693."""
+    grown = [rules.magnitude(scaling) for scaling in (None, *(rules.Scaling(factor, 32) for factor in (0.5, 1.0, 2.0)))]
+    assert grown == pytest.approx([1.0, 1.0, 1.0, 1.069315], abs=1e-6)
