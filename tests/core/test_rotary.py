@@ -275,3 +275,7 @@ def test_a_longer_context_grows_sines_and_cosines_and_no_shorter_one_does() -> N
     """0.1 ln 2 + 1 = 1.0693."""
     grown = [rules.magnitude(scaling) for scaling in (None, *(rules.Scaling(factor, 32) for factor in (0.5, 1.0, 2.0)))]
     assert grown == pytest.approx([1.0, 1.0, 1.0, 1.069315], abs=1e-6)
+
+
+def test_an_embedding_reaches_the_positions_that_it_has_prepared() -> None:
+    assert [rules.within_reach(position, 3) for position in (-1, 0, 2, 3)] == [False, True, True, False]

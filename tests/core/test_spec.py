@@ -23,7 +23,7 @@ from ropecheck.spec.history import (
     text,
     video,
 )
-from ropecheck.spec.modes import mode_of
+from ropecheck.spec.modes import composed, mode_of
 from ropecheck.spec.rules import all_rules
 from ropecheck.spec.views import Place
 
@@ -97,7 +97,7 @@ def test_the_registry_is_whole() -> None:
     for id, rule in rules.items():
         assert " must " in f" {rule.must} ", id
         assert rule.source and rule.stated.startswith("ropecheck.spec."), id
-        assert id == id.lower() and "." in id
+        assert id == id.lower() and id.startswith(f"{rule.topic}.") and "." not in rule.topic
     assert FAMILIES["qwen2_vl"].axes == 3
 
 
@@ -111,7 +111,12 @@ def test_how_far_the_largest_coordinate_is_ahead_of_t(behind: History, gap: int)
 
 
 def test_a_mode_of_other_modes_rows_is_composite() -> None:
-    assert mode_of("mixed").composite and not mode_of("decode").composite
+    mixed = mode_of("mixed")
+    assert mixed.composite and not mode_of("decode").composite
+    assert composed(tuple(part.name for part in mixed.parts)) is mixed
+    assert composed(("decode",)) is mode_of("decode")
+    with pytest.raises(OutOfDomain, match="decode, then decode"):
+        composed(("decode", "decode"))
 
 
 def test_no_example_has_a_deadline() -> None:
