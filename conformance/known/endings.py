@@ -141,6 +141,12 @@ def _filled(known: KnownHistories) -> bool:
     return known.unkept > 0 and 0 < left <= chunk + sum(known.ended.values()) + sum(live.total for live in known.going)
 
 
+def _rows_lost(known: KnownHistories, free: str, held: str, total: str) -> bool:
+    """At rest the further rows of the searches that were sent back are missing, and no others."""
+    back = PAUSED in known.sent_back.values()
+    return back and not known.going and int(total) - int(free) - int(held) == known.kept_rows
+
+
 def _waits_for_itself(known: KnownHistories) -> bool:
     """A search waits for rows that it holds, and nothing runs."""
     rows = known.server.get("max_running_requests", 0)
@@ -152,6 +158,7 @@ LEAK = (
     r"pool memory leak detected! \[full\] total=(\d+), available=(\d+), evictable=(\d+), protected=(\d+), "
     r"session_held=(\d+), uncached=(\d+)"
 )
+ROWS_LEAK = r"req_to_token_pool memory leak detected!available_size=(\d+), session_held=(\d+), total_size=(\d+)"
 
 ENDINGS: tuple[tuple[str, str, str, str, Callable[..., bool]], ...] = (
     (
@@ -306,6 +313,7 @@ ENDINGS: tuple[tuple[str, str, str, str, Callable[..., bool]], ...] = (
     (UNKEPT, "ValueError", "raise_error_or_warn", LEAK, _chunks_lost),
     (ENDS, "ValueError", "raise_error_or_warn", LEAK, _leaks),
     (PAUSED, "ValueError", "raise_error_or_warn", LEAK, _frees_twice),
+    (PAUSED, "ValueError", "raise_error_or_warn", ROWS_LEAK, _rows_lost),
     (TRANSFERRED, "ValueError", "raise_error_or_warn", LEAK, _record_lost),  # up to 0.5.21
 )
 """Ends of the loop: the bug, the exception, the engine's functions in all releases, its whole message, and when it must

@@ -109,6 +109,23 @@ def test_the_loop_ends_where_what_lets_it_has_just_come() -> None:
     assert told(*afresh, replace(died, where="session_controller.py:1 close")) == [(3, False)]
 
 
+def test_a_search_that_is_given_up_after_a_pause_never_gives_its_rows_back() -> None:
+    def died(free: int, held: int = 0) -> Died:
+        words = f"req_to_token_pool memory leak detected!available_size={free}, session_held={held}, total_size=64"
+        return Died("ValueError", words, "common.py:5066 raise_error_or_warn")
+
+    paused = events.Control("pause retract")
+    over = (events.Control("continue"), events.Aborted("a"), Output("a", finished="abort"))
+    search = (arrive(beams=3), extend(0, ROWS), Output("a", (7,)), paused, Retracted("a"), *over)
+    assert told(*search, died(62)) == [(8, True)]
+    assert told(*search, died(61, held=1)) == [(8, True)]
+    assert told(*search, died(63)) == [(8, False)]
+    assert told(*search, died(61)) == [(8, False)]
+    assert told(*search[:-1], died(62)) == [(7, False)], "it may still give them back"
+    assert told(arrive(), *search[1:], died(62)) == [(8, False)]
+    assert told(*search, died(62), bugs=frozenset(CAUSES) - {"pause-retracts-a-search"}) == [(8, False)]
+
+
 def draft(step: int, position: int) -> Forward:
     return replace(decode(5 + step, position), mode="draft_decode", draft=True, step=step, answers=(), seq_lens=())
 

@@ -74,7 +74,7 @@ class Player:
         self._made: list[weakref.ref[Any]] = []
         """The script's requests, as objects of the engine."""
         self._wait = 0
-        self._left = 0
+        self._left = self._limit = 0
         self.dead = False
         self._receiver = scheduler.request_receiver
         scheduler.request_receiver = self
@@ -100,7 +100,7 @@ class Player:
         self.trace.clear()
         self.emit(script.header)
         self._actions.extend(zip(script.actions, messages, strict=True))
-        self._wait, self._left = 0, script.limit
+        self._wait, self._left, self._limit = 0, script.limit, script.limit
         self.network.accept = script.accept
         arrivals = [one for one in script.actions if isinstance(one, play.Deliver)]
         self.network.stops = {one.event.req: one.stop_every for one in arrivals}
@@ -171,8 +171,23 @@ class Player:
             self.scheduler.gracefully_exit = True
         self._left -= 1
         if self._left < 0:
-            raise Stuck("requests are left, and nothing moves them")
+            if not (messages := self._hang_up()):
+                raise Stuck("requests are left, and nothing moves them")
+            self._left = self._limit
         return messages
+
+    def _hang_up(self) -> list[Any]:
+        """Messages that close the sessions which nobody waits for: what a session keeps between its turns, a row of the
+        request pool too, is its client's to give back, and others may wait for it."""
+        waiting = {
+            req.session.session_id for ref in self._made if (req := ref()) and req.session and not req.finished()
+        }
+        idle = [
+            events.Closed(session=name) for name in self.scheduler.session_controller.sessions if name not in waiting
+        ]
+        for event in idle:
+            self.emit(event)
+        return [intake.message(play.Tell(event)) for event in idle]
 
     def _rest(self) -> None:
         """Make the scheduler as good as new, and say what is still held when every session is closed."""
