@@ -18,6 +18,7 @@ import functools
 import importlib
 import inspect
 import os
+import weakref
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -210,6 +211,14 @@ def media_stay_until_the_close(original: Any, req: Any) -> None:
         original(req)
 
 
+def also_of_one_that_waits(original: Any, scheduler: Any, req: Any) -> None:
+    """So does one that is given up while it waits."""
+    held = req.multimodal_inputs
+    original(scheduler, req)
+    if req.session is not None and not req.session.streaming:
+        req.multimodal_inputs = held
+
+
 def finish_abort() -> Any:
     """The engine's reason of a request that was given up."""
     return importlib.import_module(BATCH).FINISH_ABORT
@@ -286,12 +295,13 @@ def a_retracted_turn_is_unfinished(original: Any, session: Any, turn: Any) -> No
 def notes_itself(original: Any, adder: Any, *args: Any, **kwargs: Any) -> None:
     """The batch that is being put together can be found."""
     original(adder, *args, **kwargs)
-    _ADDER[:] = [adder]
+    _ADDER[:] = [weakref.ref(adder)]
 
 
 def rows_are_promised_at_once(original: Any, scheduler: Any, *args: Any, **kwargs: Any) -> int:
     """What the searches of the batch that is being put together will need is no longer free."""
-    groups = [req.beam_group for adder in _ADDER for req in adder.can_run_list if req.beam_group is not None]
+    adders = filter(None, (ref() for ref in _ADDER))
+    groups = [req.beam_group for adder in adders for req in adder.can_run_list if req.beam_group is not None]
     promised: int = sum(group.beam_width - 1 for group in groups)
     return int(original(scheduler, *args, **kwargs)) - promised
 
@@ -303,8 +313,8 @@ def searches_are_not_preempted(original: Any, adder: Any, *args: Any, **kwargs: 
     return bool(original(adder, *args, **kwargs))
 
 
-_ADDER: list[Any] = []
-"""The engine's latest PrefillAdder."""
+_ADDER: list[weakref.ref[Any]] = []
+"""The engine's latest PrefillAdder, which is not kept: it holds requests."""
 
 
 def searches_stay(original: Any, scheduler: Any, message: Any) -> None:
@@ -428,7 +438,10 @@ MENDS: dict[str, Mend] = {
     "glm-sections-in-tensors-as-qwens": {READER: by_the_map},
     "refused-turn-goes-on": {CREATE: refused_turns_leave},
     "close-drops-the-media": {f"{SESSION}:SessionController._close": a_close_waits},
-    "abort-drops-the-media": {f"{BATCH}:Req.release_mm_inputs_on_abort": media_stay_until_the_close},
+    "abort-drops-the-media": {
+        f"{BATCH}:Req.release_mm_inputs_on_abort": media_stay_until_the_close,
+        f"{SCHEDULER}._release_aborted_request": also_of_one_that_waits,
+    },
     "offset-zero-is-none": {CREATE: nothing_is_kept},
     "too-long-a-turn-stays": {f"{BATCH}:Req.set_finish_with_abort": a_refused_turn_is_none},
     "embeddings-are-no-turn": {CREATE: embeddings_have_ids},

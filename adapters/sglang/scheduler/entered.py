@@ -120,7 +120,7 @@ def thing(module: str, name: str) -> tuple[Any, Any]:
     for part in name.split("."):
         holder, found = found, vars(found).get(part) if hasattr(found, "__dict__") else None
         found = getattr(found, "__func__", found)
-    return holder, getattr(found, "__wrapped__", found)  # decorated functions are entered through their wrappers
+    return holder, inspect.unwrap(found)  # decorated functions are entered through their wrappers, mended ones too
 
 
 def _speaking(file: Path) -> Iterator[str]:
