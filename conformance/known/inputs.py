@@ -82,7 +82,7 @@ def brought(
     if not one_by_one and (odd := next((held for held in rows if held.more), None)):
         message = f"a Tensor with {len(odd.deltas)} elements cannot be converted to Scalar"
         raise Unmade(message, "_compute_mrope_positions_decode")
-    return [_decode(held, first, one_by_one) for held, first, _ in reads]
+    return [np.repeat(_decode(held, first, one_by_one), count, axis=1) for held, first, count in reads]  # beams' rows
 
 
 def _window(held: Inputs, first: int, count: int, bugs: Collection[str]) -> IntArray:
