@@ -129,6 +129,15 @@ def _newline_after(case: Case) -> bool:
     return False
 
 
+def _on_its_side(case: Case) -> bool:
+    """In the place of a picture another request has one of as many patches and another shape."""
+    for several in zip(*case.prompts, strict=False):
+        grids = {segment.grid for segment in several if segment.kind == "image" and segment.grid is not None}
+        if len(grids) > 1 and len({math.prod(grid) for grid in grids}) == 1:
+            return True
+    return False
+
+
 def _torn(how: str, case: Case) -> bool:
     return case.torn == how
 
@@ -139,7 +148,7 @@ CONDITIONS: dict[str, Callable[[Case], bool]] = {
     "always": lambda case: True,
     "media": lambda case: bool(segments(case, "image", "video", "track")),
     "a video outlasts its frame": _outlasts,
-    "a picture on its side": lambda case: len({s.grid for s in segments(case, "image")}) > 1,
+    "a picture on its side": _on_its_side,
     "a clip at two rates": lambda case: len({s.seconds for s in segments(case, "video")}) > 1,
     "a video": lambda case: bool(segments(case, "video")),
     "a picture beside a clip": lambda case: bool(segments(case, "image") and segments(case, "video")),
