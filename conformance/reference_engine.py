@@ -34,6 +34,7 @@ class Held:
     items: tuple[tuple[int, int], ...]
     max_new_tokens: int
     session: int | None = None
+    parent: int | None = None
     output_ids: tuple[int, ...] = ()
     prefix_len: int = 0
     fill_ids: tuple[int, ...] | None = None
@@ -139,12 +140,17 @@ class ReferenceEngine:
             held = self.turn_record(step.ids, step.media, self.nothing(), (), step.max_new_tokens)
         else:
             held = self.continued(step, self.held[parent])
-        self.held[step.req] = replace(held, session=step.session)
+        self.held[step.req] = replace(held, session=step.session, parent=parent)
         if session.streaming:
             self.sessions[step.session] = replace(session, in_flight=step.req)
         else:
-            known = () if step.replace and step.parent is None else session.known
+            known = tuple(req for req in session.known if not step.replace or not self.descends(req, step.parent))
             self.sessions[step.session] = replace(session, known=(*known, step.req))
+
+    def descends(self, turn: int, parent: int | None) -> bool:
+        """Whether a turn goes on from another; every turn does from None."""
+        before = self.held[turn].parent
+        return parent is None or before == parent or (before is not None and self.descends(before, parent))
 
     def refuses(self, session: HeldSession, step: protocol.TurnStep) -> bool:
         if session.streaming:
