@@ -50,6 +50,8 @@ def prepare_environment(device: str) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # one worker per core: threads only add waiting
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("SGLANG_RAGGED_VERIFY_MODE", "compact")
+    # Of one rank nothing is to be gathered; up to 0.5.18 it is gathered all the same, and no group outlives a fork.
+    os.environ.setdefault("SGLANG_SCHEDULER_SKIP_ALL_GATHER", "1")
     if device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
