@@ -101,7 +101,7 @@ class Player:
         self.emit(script.header)
         self._actions.extend(zip(script.actions, messages, strict=True))
         self._wait, self._left, self._limit = 0, script.limit, script.limit
-        self.network.accept = script.accept
+        self.network.accept, self.network.failed = script.accept, None
         arrivals = [one for one in script.actions if isinstance(one, play.Deliver)]
         self.network.stops = {one.event.req: one.stop_every for one in arrivals}
         self.network.widest = max((one.event.beams for one in arrivals if one.event.beams > 1), default=0)
