@@ -37,6 +37,7 @@ SCHEDULER = "sglang.srt.managers.scheduler:Scheduler"
 ADDER = "sglang.srt.managers.schedule_policy:PrefillAdder"
 SPECULATIVE = "sglang.srt.speculative."
 BEAMS = "sglang.srt.beam_search.batch_tail"
+SEARCH = "sglang.srt.beam_search.coordinator:BeamCoordinator.validate_and_init"
 TOP_UP = "sglang.srt.managers.mm_utils:extend_mrope_positions_for_retracted_request"
 NEXT_ROUND = f"{BATCH}:Req.init_next_round_input"
 CREATE = f"{SESSION}:Session.create_req"
@@ -427,9 +428,7 @@ MENDS: dict[str, Mend] = {
         "sglang.srt.session.streaming_session:StreamingSession.take": a_turn_takes_over
     },
     "failed-transfer-stays-in-flight": {"sglang.srt.disaggregation.decode:prepare_abort": a_failed_turn_is_over},
-    "padding-counts-no-beams": {
-        "sglang.srt.beam_search.coordinator:BeamCoordinator.validate_and_init": searches_are_not_gathered
-    },
+    "padding-counts-no-beams": {SEARCH: searches_are_not_gathered},
     "text-is-drafted-from": {COMPUTE: drafts_read_the_table},
     "worker-knows-no-stages": {
         f"{SPECULATIVE}frozen_kv_mtp_worker_v2:FrozenKVMTPWorkerV2.forward_batch_generation": one_stage
@@ -452,9 +451,7 @@ JOIN = f"{BATCH}:Req.extend_image_inputs"
 PAST: dict[str, Mend] = {
     "media-join-the-parents": {JOIN: media_stand_behind},
     "windows-end-with-the-table": {CREATE: its_table_is_whole},
-    "chunks-of-a-search-are-not-kept": {
-        "sglang.srt.beam_search.coordinator:BeamCoordinator.validate_and_init": chunks_are_kept
-    },
+    "chunks-of-a-search-are-not-kept": {SEARCH: chunks_are_kept},
     "carried-tokens-keep-placeholders": {CREATE: nothing_is_carried},
     "a-delta-put-aside-stays": {JOIN: nothing_put_aside_stays},
 }
