@@ -11,7 +11,7 @@ from ropecheck.adapters.sglang import meter
 
 torch = pytest.importorskip("torch")
 
-from ropecheck.adapters.sglang import cost  # noqa: E402 - it imports torch
+from ropecheck.adapters.sglang import cost, cuda_cost  # noqa: E402 - they import torch
 
 ENGINE = "/somewhere/sglang/srt/engine.py"
 MISMATCH = "lambda: torch.ones(2, device='meta') + torch.ones(3, device='meta')"
@@ -51,3 +51,9 @@ def test_a_hooks_own_exception_is_the_suites(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_an_operation_of_the_adapters_own_is_the_suites() -> None:
     assert stage(lambda: cost.meta_positions("", torch.ones(1), None, 3)) == "adapter"
+
+
+def test_a_finder_of_copies_on_a_gpu_looks_at_what_it_runs() -> None:
+    finder = cuda_cost._Finder()
+    made = finder(engine("lambda one, *, other: torch.tensor([one, other])"), (1,), {"other": 2})
+    assert made.tolist() == [1, 2] and finder.to_device == finder.to_host == []
