@@ -4,7 +4,7 @@ The edits are those of `score --engine` (adapters/sglang/plant.py): a sign, a bo
 lost line, a loop that ends after the first, in memory. One process collects the tests; each edit is made in a fork of
 it, which runs those that run the edited line, the quickest files first, until one fails. So an edit costs a fraction of
 a second where other tools start a Python, and functions that decorators have registered are edited as well. Workers
-that tests start for themselves are forked from that process too, so that an adapter's edits reach them. Not edited:
+and schedulers that tests start are forked from that process too, so that an adapter's edits reach them. Not edited:
 what runs at import alone, words of errors, what changes no bytecode. An edit that is no fault stands in argued.toml,
 with a reason.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ast
 import builtins
+import contextlib
 import copy
 import gc
 import importlib
@@ -40,7 +41,8 @@ from typing import Any, NoReturn
 import pytest
 from _pytest.runner import runtestprotocol
 
-from ropecheck.adapters.sglang import boot, plant
+from ropecheck.adapters.sglang import absent_packages, boot, native, plant
+from ropecheck.adapters.sglang.scheduler import build, host
 from tests.adapters_sglang import support
 
 ROOT = Path(__file__).parents[2]
@@ -154,10 +156,13 @@ def in_a_fork(work: Callable[[], Any]) -> Any:
 class Forked:
     """In place of `subprocess.Popen` of a Python module: a fork of this process, which has imported what it needs."""
 
-    def __init__(self, command: list[str], pass_fds: tuple[int, ...], env: dict[str, str], **_: Any) -> None:
+    def __init__(
+        self, command: list[str], pass_fds: tuple[int, ...], env: dict[str, str] | None = None, **_: Any
+    ) -> None:
+        self._code: int | None = None
         self.pid = os.fork()
         if self.pid == 0:
-            self._be(command[2:], pass_fds, env)
+            self._be(command[2:], pass_fds, env or {})
 
     def _be(self, command: list[str], kept: tuple[int, ...], env: dict[str, str]) -> NoReturn:
         code = 1
@@ -174,7 +179,13 @@ class Forked:
 
     def wait(self, timeout: float | None = None) -> int:
         """The exit status."""
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        if self._code is None:
+            self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._code
+
+    def poll(self) -> int | None:
+        """The same once somebody has waited for it."""
+        return self._code
 
     def kill(self) -> None:
         """End it."""
@@ -200,9 +211,16 @@ def entered_at_import(modules: list[str]) -> set[tuple[str, str]]:
 
 
 def prepare() -> None:
-    """Import the engine, so that forked workers need not."""
+    """Import the engine, so that forked workers and schedulers need not; nothing is published, nothing patched."""
     boot.prepare_environment("cpu")
-    boot.load("cpu")
+    boot.warm()
+    importlib.import_module("torch").set_num_threads(1)
+    absent_packages.install()
+    absent_packages.stand_in_empty("vllm")
+    native.without_dual_gemm()
+    for module in (*boot.CORE, *build.MODULES):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
     importlib.import_module("ropecheck.adapters.sglang.capabilities").Engine()
     boot.settle()
     logging.disable(logging.NOTSET)
@@ -265,7 +283,9 @@ class Mutation:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Which test runs which line; then the edits."""
-        setattr(support, "subprocess", SimpleNamespace(Popen=Forked))  # noqa: B010 - it is a module
+        for starter in (support, host):
+            forked = SimpleNamespace(Popen=Forked, TimeoutExpired=subprocess.TimeoutExpired)
+            setattr(starter, "subprocess", forked)  # noqa: B010 - it is a module
         tests = self._tests(session.items)
         early = set() if all(tests) or not self._modules else entered_at_import(self._modules)
         reasons = argued()
