@@ -340,6 +340,7 @@ class Mutation:
                 plant.plant(edit.module, edit.function, edit.kind, edit.nth)
             except LookupError as error:
                 return f"!{error}"
+            plant._HELD.clear()  # what tests plant and take back is not this
             started = time.perf_counter()
             for number, (item, seconds) in enumerate(tests):
                 signal.setitimer(signal.ITIMER_PROF, 20 + 5 * seconds)  # one that never ends is noticed
