@@ -26,19 +26,14 @@ def side_by_side(
     if expected is None and observed is None:
         return []
     left, right = _rows(expected), _rows(observed)
-    if not any(left.get("1d", ())) and not any(right.get("1d", ())):  # a prompt table has none
-        left.pop("1d", None)
-        right.pop("1d", None)
     names = [*left, *(name for name in right if name not in left)]
     names = [name for name in names if left.get(name) or right.get(name)]
-    width = max((len(cells) for cells in (*left.values(), *right.values())), default=0)
+    width = max(len(cells) for cells in (*left.values(), *right.values()))
     start, stop = _window(left, right, names, width, columns, focus)
     owners = _owners(expected, observed, width)
-    cell = max(
-        (len(text) for rows in (left, right) for cells in rows.values() for text in cells[start:stop]), default=1
-    )
-    cell = max(cell, len(str(stop)), len("none"))
-    label = max(len("request"), *(len(name) for name in names), 0)
+    shown = (text for rows in (left, right) for cells in rows.values() for text in cells[start:stop])
+    cell = max(map(len, ("none", str(stop), *shown)))
+    label = max(map(len, ("request", *names)))
     lines = [_heading(label, start, stop, width, cell, owners, heads)]
     above = ("column",) if all(owner is None for owner in owners) else ("request", "column")
     lines += [_line(name, label, start, stop, cell, owners, left, right) for name in above]
@@ -54,8 +49,6 @@ def _rows(view: TableView | None) -> dict[str, list[str]]:
     rows = {"1d": [str(value) for value in view.positions or ()]}
     for axis, values in zip(axes, view.rows or (), strict=False):
         rows[axis] = [str(value) for value in values]
-    for axis in axes[:3]:
-        rows.setdefault(axis, [])
     return rows
 
 

@@ -22,12 +22,11 @@ FARTHEST_SHIFT = 256
 
 def index_signature(expected: IntArray, observed: IntArray) -> str:
     """For the 1-D table of one span. int64 [n] each."""
-    shift = observed - expected
-    if _constant(shift):
-        return shift_word(int(shift[0]))
+    if (shift := _constant(observed - expected)) is not None:
+        return shift_word(shift)
     if not observed.any():
         return "all zero"
-    if expected.size > 1 and _constant(observed):
+    if _constant(observed) is not None:
         return "one column repeated"
     if sorted(expected.tolist()) == sorted(observed.tolist()):
         return "wrong order"
@@ -53,9 +52,8 @@ def column_signature(
         return name
     if _continues_from_one_row(expected, span, want, got):
         return "continues from one row"
-    shift = got - want
-    if _constant(shift.ravel()):
-        return shift_word(int(shift.flat[0]))
+    if (shift := _constant(got - want)) is not None:
+        return shift_word(shift)
     axis = _axis_signature(want, got)
     if axis:
         return axis
@@ -92,8 +90,10 @@ def fill_signature(expected: ExpectedTables, filler: Filler, start: int, deltas:
     return "fill not zero"
 
 
-def _constant(values: IntArray) -> bool:
-    return bool(values.size) and bool((values == values.flat[0]).all())
+def _constant(values: IntArray) -> int | None:
+    """The one value that all of them have."""
+    found = set(values.ravel().tolist())
+    return found.pop() if len(found) == 1 else None
 
 
 def _by_delta(expected: ExpectedTables, span: Span, indices: IntArray, got: IntArray) -> str:
@@ -127,8 +127,8 @@ def shift_word(shift: int) -> str:
 
 
 def _continues_from_one_row(expected: ExpectedTables, span: Span, want: IntArray, got: IntArray) -> bool:
-    shift = got - want
-    return _constant(shift.ravel()) and from_one_row(expected.lines[span.row], int(shift.flat[0]))
+    shift = _constant(got - want)
+    return shift is not None and from_one_row(expected.lines[span.row], shift)
 
 
 def from_one_row(line: Timeline, shift: int) -> bool:
@@ -140,13 +140,12 @@ def from_one_row(line: Timeline, shift: int) -> bool:
 
 
 def _axis_signature(want: IntArray, got: IntArray) -> str:
-    if (got == got[:1]).all() and not (want == want[:1]).all():
-        if any((got[0] == row).all() for row in want):
-            return "one row repeated"
-    elif sorted(map(tuple, want.tolist())) == sorted(map(tuple, got.tolist())):
+    if any((got == row).all() for row in want):
+        return "one row repeated"
+    if sorted(map(tuple, want.tolist())) == sorted(map(tuple, got.tolist())):
         return "rows swapped"
     wrong = [axis for axis in range(want.shape[0]) if not (want[axis] == got[axis]).all()]
-    return f"row {'thwx'[wrong[0]]} wrong" if len(wrong) == 1 and want.shape[0] > 1 else ""
+    return f"row {'thwx'[wrong[0]]} wrong" if len(wrong) == 1 else ""
 
 
 def _parent_columns(expected: ExpectedTables, span: Span, indices: IntArray, got: IntArray) -> bool:
@@ -187,7 +186,7 @@ def free(columns: Sequence[tuple[int, ...]]) -> int:
 
 def raise_signature(result: protocol.Raised) -> str:
     """ "raises TypeError in FUNCTION": the function is part of the shape, its line is not."""
-    function = result.where.rsplit(" ", 1)[-1] if result.where else ""
+    function = result.where.rpartition(" ")[2]
     return f"raises {result.type}" + (f" in {function}" if function else "")
 
 
