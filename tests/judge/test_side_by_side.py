@@ -81,7 +81,7 @@ def test_wrong_cells_carry_the_style_of_their_side() -> None:
 def test_a_wide_table_shows_the_stretch_around_its_first_wrong_cell(wrong: int, first: int) -> None:
     columns = [str(number) for number in range(first, first + 8)]
     for axis in ("p", "w"):
-        assert shown(view(20), view(20, **{axis: wrong})) == columns
+        assert shown(view(20), view(20, (), **{axis: wrong})) == columns
     assert shown(view(20), view(20, h=0), focus=wrong) == columns
     heading = lines(view(20), view(20, t=wrong))[0]
     assert heading.split("|")[0].strip() == f"expected columns {first}..{first + 7} of 20"

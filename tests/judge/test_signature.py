@@ -144,9 +144,13 @@ def test_columns_that_go_on_behind_one_row(shift: int, name: str) -> None:
     assert said(tables_of_a_picture("decode"), lambda want: want + shift) == name
 
 
+def instead(seen: IntArray) -> Callable[[IntArray], IntArray]:
+    return lambda want: seen
+
+
 def test_one_wrong_column_is_no_column_repeated() -> None:
-    (near, far) = tables_of_a_picture("extend"), lambda want: want + [[9], [1], [5]]
-    assert said(near, far, some=slice(-1, None)) == "other values"
+    near, wrong = tables_of_a_picture("extend"), np.array([[9], [1], [5]])
+    assert said(near, lambda want: want + wrong, some=slice(-1, None)) == "other values"
     assert said(near, lambda want: want[:, [0, 0]] + 90, some=slice(4, 6)) == "one column repeated"
 
 
@@ -154,7 +158,7 @@ def test_text_has_one_row_and_no_axis_of_its_own() -> None:
     words = last_forward(Submit(0, (text(4),)), extend((window(0),)))
     assert said(words, lambda want: want[:, [0, 2, 1, 3]]) == "other values"
     assert said(words, lambda want: want[:, ::-1]) == "other values"
-    assert said(words, lambda want: want * [[1], [1], [2]]) == "row w wrong"
+    assert said(words, lambda want: want * np.array([[1], [1], [2]])) == "row w wrong"
     assert said(words, lambda want: want + 1) == "off by one"  # no delta of another request: nobody is there
 
 
@@ -209,9 +213,8 @@ def test_columns_of_the_turn_before_and_of_elsewhere() -> None:
     assert said(turn, lambda want: parent.take(behind)) == "columns of the parent"
     picture = slice(10, 16)
     for shift in (-3, 2):
-        moved = own.take(behind[picture] + shift)
-        assert said(turn, lambda want, moved=moved: moved, some=picture) == "window of elsewhere"
-    assert said(turn, lambda want: own.take(behind[picture]) + [[0], [1], [0]], some=picture) == "row h wrong"
+        assert said(turn, instead(own.take(behind[picture] + shift)), some=picture) == "window of elsewhere"
+    assert said(turn, lambda want: want + np.array([[0], [1], [0]]), some=picture) == "row h wrong"
 
 
 @pytest.mark.parametrize(("apart", "name"), [(256, "window of elsewhere"), (257, "other values")])
@@ -259,8 +262,10 @@ def test_packed_columns_that_were_dealt_as_if_all_rows_were_alike(
         if not wrong and (name.startswith("dealt") or rest):
             continue
         some = slice(wrong[0] - span.start, wrong[-1] + 1 - span.start) if wrong else slice(None)
-        values = seen[span.start : span.stop][some] if wrong else table.positions[span.start : span.stop] + deltas[1 - row]
-        assert said(packed, lambda want, values=values: np.stack([values] * 3), row, some, deltas) == name
+        values = (
+            seen[span.start : span.stop][some] if wrong else table.positions[span.start : span.stop] + deltas[1 - row]
+        )
+        assert said(packed, instead(np.stack([values] * 3)), row, some, deltas) == name
 
 
 def test_a_tree_of_one_size_is_not_dealt() -> None:
