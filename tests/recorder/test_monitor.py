@@ -11,7 +11,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from ropecheck.adapters.sglang.recorder.monitor import NEWS, TOGETHER, Monitor  # noqa: E402 - it imports torch
+from ropecheck.adapters import events  # noqa: E402 - the others import torch
+from ropecheck.adapters.sglang.recorder import monitor as module  # noqa: E402
+from ropecheck.adapters.sglang.recorder.monitor import NEWS, TOGETHER, Monitor  # noqa: E402
+from tests.recorder.support import Event, OnGpu, Torch  # noqa: E402
 
 PLACES = {
     "a": SimpleNamespace(rows=((0, 1, 1, 3), (0, 1, 1, 3), (0, 1, 2, 3)), delta=0),
@@ -108,6 +111,101 @@ def test_decodes_and_verifies_are_passed_over_but_for_one_in_so_many(tmp_path: P
 def test_its_own_failure_is_kept_beside_the_count(watched: Watched, tmp_path: Path) -> None:
     watched.monitor.failed(ValueError("no room"))
     assert (tmp_path / "monitor.error.txt").read_text() == "ValueError: no room\n"
+
+
+def test_a_batch_that_has_not_changed_is_asked_for_once(watched: Watched) -> None:
+    asked: list[str] = []
+    watched.monitor._place = lambda req: (asked.append(req), PLACES[req])[1]  # type: ignore[func-returns-value]
+    for _ in range(3):
+        watched.decode(6, 8)
+    assert asked == ["a", "b"]
+    watched.monitor.put(events.Retracted("a"))
+    watched.decode(6, 8)
+    assert asked == ["a", "b"]
+    arrived = events.Arrived("a", (), 1)
+    watched.monitor.put(arrived)
+    watched.decode(6, 8)
+    assert asked == ["a", "b"] * 2, "a name may come again"
+    assert watched.fed == [events.Retracted("a"), arrived]
+    watched.extend([[1, 1, 1, 2], [1, 1, 1, 2], [1, 2, 1, 2]])
+    watched.decode(6, 8, rids=["b", "a"])
+    assert asked == ["a", "b"] * 3 + ["b", "a"]
+
+
+def test_a_wider_batch_of_the_same_requests_is_another(watched: Watched) -> None:
+    """Verifies of two nodes each, then decodes."""
+    batch = SimpleNamespace(rids=["a", "b"])
+    for _ in range(ROUNDS):
+        watched.monitor.look("target_verify", batch, torch.tensor([6, 7, 9, 10]), torch.tensor([[6, 7, 8, 9]] * 3))
+        watched.decode(6, 8)
+    watched.monitor.close()
+    assert watched.said == [] and watched.monitor.counts == {"target_verify": ROUNDS, "decode": ROUNDS}
+    watched.monitor.look("target_verify", batch, torch.tensor([6, 7, 9, 10]), torch.tensor([[6, 7, 8, 8]] * 3))
+    watched.monitor.close()
+    assert len(watched.said) == 1
+
+
+def test_nothing_is_written_while_all_is_right_and_its_folder_is_made_at_the_end(tmp_path: Path) -> None:
+    file = tmp_path / "not" / "yet" / "monitor.json"
+    watched = Watched(file)
+    for _ in range(ROUNDS):
+        watched.decode(6, 8)
+    assert not file.exists()
+    watched.monitor.close()
+    assert json.loads(file.read_text())["forwards"] == ROUNDS
+    other = Watched(tmp_path / "neither" / "monitor.json")
+    other.monitor.failed(ValueError("x"))
+    assert (tmp_path / "neither" / "monitor.error.txt").exists()
+
+
+def test_without_rows_there_is_nothing_to_compare(watched: Watched) -> None:
+    watched.monitor.look("decode", SimpleNamespace(rids=["a"]), torch.tensor([6]), None)
+    watched.monitor.close()
+    assert (watched.said, watched.monitor.counts, watched.monitor._seen) == ([], {}, 1)
+
+
+def on_gpu(watched: Watched, first: int, rounds: int = 1) -> None:
+    """Decodes whose tables are on a GPU."""
+    for _ in range(rounds):
+        rows = torch.tensor([[first, 8]] * 3).as_subclass(OnGpu)
+        positions = torch.tensor([6, 9]).as_subclass(OnGpu)
+        watched.monitor.look("decode", SimpleNamespace(rids=["a", "b"]), positions, rows)
+
+
+def test_on_a_gpu_the_flag_comes_when_it_is_there_and_nobody_waits(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = Torch()
+    monkeypatch.setattr(module, "torch", fake)
+    on_gpu(watched, 7, NEWS)
+    assert watched.said == [], "the first copy has been asked for"
+    Event.reached = False
+    on_gpu(watched, 7, NEWS)
+    assert watched.said == []
+    Event.reached = True
+    on_gpu(watched, 7, NEWS)
+    assert len(watched.said) == 1 and (Event.waited, fake.waits) == (0, 0)
+
+
+def test_on_a_gpu_the_last_flag_is_waited_for(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Torch()
+    monkeypatch.setattr(module, "torch", fake)
+    on_gpu(watched, 6, ROUNDS)
+    assert watched.said == []
+    Event.reached = False
+    on_gpu(watched, 7)
+    watched.monitor.close()
+    assert len(watched.said) == 1 and fake.waits == 1 and Event.waited == 2
+
+
+def test_on_a_gpu_windows_are_compared_too(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "torch", Torch())
+    batch = SimpleNamespace(rids=["a"], extend_seq_lens_cpu=[2], extend_prefix_lens_cpu=[1])
+    for last, said in ((1, 0), (2, 1)):
+        rows = torch.tensor([[1, 1], [1, 1], [1, last + 1]]).as_subclass(OnGpu)
+        watched.monitor.look("extend", batch, torch.tensor([1, 2]).as_subclass(OnGpu), rows)
+        watched.monitor.close()
+        assert len(watched.said) == said
 
 
 def _named(mode: str) -> Any:

@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from ropecheck.adapters.sglang.recorder import tables  # noqa: E402 - it imports torch
+from tests.recorder.support import Event, OnGpu, Torch  # noqa: E402
 
 NO_BEAMS = SimpleNamespace()
 
@@ -108,3 +109,59 @@ def test_a_ragged_verify_says_each_requests_share() -> None:
     layout = SimpleNamespace(verify_lens_cpu=None, verify_lens=torch.tensor([1, 3]))
     read = tables.given("target_verify", verify(ragged_verify_layout=layout), *columns(4), running=NO_BEAMS)
     assert (read.mode, read.tokens) == ("ragged_verify", (1, 3))
+
+
+def test_a_ragged_verify_may_say_its_shares_on_the_host() -> None:
+    layout = SimpleNamespace(verify_lens_cpu=[3, 1], verify_lens=None)
+    read = tables.given("target_verify", verify(ragged_verify_layout=layout), *columns(4), running=NO_BEAMS)
+    assert read.tokens == (3, 1)
+
+
+def test_a_verify_without_trees_has_no_parents() -> None:
+    read = tables.given("target_verify", verify(retrieve_next_token=None), *columns(8), running=NO_BEAMS)
+    assert read.event().parents == () and read.nodes == 4
+
+
+def test_a_drafts_windows_are_its_own_and_its_other_forwards_in_equal_shares() -> None:
+    read = tables.given("extend", batch("EXTEND"), *columns(5), running=NO_BEAMS, draft=True)
+    assert (read.mode, read.tokens, read.prefix_lens) == ("extend", (2, 3), (3, 6))
+    read = tables.given("draft_extend_v2", batch("DRAFT_EXTEND_V2"), *columns(6), running=NO_BEAMS, draft=True)
+    assert (read.mode, read.tokens, read.prefix_lens) == ("draft_extend_v2", (3, 3), ())
+    block = SimpleNamespace(spec_input_type=SimpleNamespace(name="DFLASH_VERIFY"))
+    read = tables.given(
+        "target_verify", batch("TARGET_VERIFY", spec_info=block), *columns(6), running=NO_BEAMS, draft=True
+    )
+    assert (read.mode, read.nodes) == ("draft_block", 0)
+    idle = tables.given("decode", batch("DECODE", rids=[]), *columns(0), running=NO_BEAMS, draft=True)
+    assert (idle.reqs, idle.tokens) == ((), ())
+
+
+def test_an_empty_beam_tail_is_a_beam_search_of_its_leaders() -> None:
+    entries = [SimpleNamespace(leader_idx=leader, start=2 + leader, end=3 + leader) for leader in (0, 1)]
+    running = SimpleNamespace(beam_tail=SimpleNamespace(entries=entries))
+    assert tables.given("decode", batch("DECODE"), *columns(4), running=running).reqs == ("a", "b", "a", "b")
+    assert tables.given("extend", batch("EXTEND"), *columns(5), running=running).mode == "extend"
+
+
+def test_a_forward_is_complete_once_it_is_settled() -> None:
+    read = tables.given("decode", batch("DECODE"), *columns(2), running=NO_BEAMS)
+    assert not read.settled and not read.ready() and not read.wait()
+    read.settled = True
+    assert read.ready() and read.wait()
+
+
+def test_copies_from_a_gpu_are_there_when_its_event_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "torch", Torch())
+    positions, rows = (one.as_subclass(OnGpu) for one in columns(2))
+    read = tables.given("decode", batch("DECODE"), positions, rows, running=NO_BEAMS)
+    positions += 100
+    Event.reached = False
+    read.settled = True
+    assert not read.ready() and read.wait() and Event.waited == 1
+    Event.reached = True
+    assert read.ready()
+    assert read.event().positions == (0, 1) and read.event().rows == ((0, 1),) * 3
+    host = tables.HostCopies(ids=torch.tensor([3]), none=None)
+    assert host.ready() and host.values("ids") == [3] and host.values("none") is None and host.values("other") is None
+    host.wait()
+    assert Event.waited == 1, "what is on the host already is not waited for"
