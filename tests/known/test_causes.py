@@ -7,17 +7,15 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from ropecheck.adapters.sglang.mends import MENDS
 from ropecheck.adapters.sglang.mends import PAST as PAST_MENDS
 from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.judge.verdict import judge
 from ropecheck.conformance.known.base import alike
-from ropecheck.conformance.known.failures import Known, applying, entries_for, load, match, shared, shown
-from ropecheck.conformance.known.model import attributed, bugs_of, predicted
+from ropecheck.conformance.known.failures import Known, entries_for, load, match
+from ropecheck.conformance.known.model import predicted
 from ropecheck.conformance.plan.planner import Plan, plan
-from ropecheck.conformance.reference_engine import answer
 from ropecheck.conformance.scenario.operations import (
     Batch,
     Build,
@@ -32,39 +30,13 @@ from ropecheck.conformance.scenario.operations import (
 )
 from ropecheck.conformance.scenario.words import decode, extend, part, window
 from ropecheck.conformance.scenarios.chosen import chosen
-from ropecheck.conformance.selftest.mutants import all_mutants
-from ropecheck.conformance.versions import NEWEST_KNOWN, within
+from ropecheck.conformance.versions import within
 from ropecheck.spec.history import image, text, video
 from tests.adapters_sglang.engine_faults import MASKS, OTHERS
 from tests.adapters_sglang.support import Worker
+from tests.known.test_witnesses import BUGS, ENTRIES, NEWEST, other_values, scenario_of
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("planted")]
-
-NEWEST = NEWEST_KNOWN["sglang"]
-ENTRIES = tuple(one for one in applying(load(), "sglang", NEWEST, "cpu") if isinstance(one.witness, Scenario))
-"""On a GPU a lookup past the end reads memory that nobody can predict."""
-
-PAST = tuple(one for one in load() if not within(NEWEST, one.entry.versions) and isinstance(one.witness, Scenario))
-
-BUGS = bugs_of(known.entry.cause for known in ENTRIES)
-
-
-def scenario_of(known: Known) -> Scenario:
-    """The entry's witness."""
-    assert isinstance(known.witness, Scenario)
-    return known.witness
-
-
-ALIKE = [known for known in ENTRIES if known.entry.key in shared(ENTRIES)]
-
-
-@pytest.mark.parametrize("known", ALIKE, ids=lambda known: known.entry.cause)
-def test_of_bugs_that_show_alike_the_one_at_work_is_named(known: Known) -> None:
-    planned = plan(scenario_of(known))
-    found = attributed(planned, predicted(planned, BUGS), shared(ENTRIES))
-    failure = next(one for one in found if one.key == known.entry.key)
-    assert failure.causes == (known.entry.cause,)
-    assert match(failure, ENTRIES, found) is known
 
 
 def failures_of(planted_worker: Worker, planned: Plan, job: str = "") -> Sequence[Failure]:
@@ -73,48 +45,6 @@ def failures_of(planted_worker: Worker, planned: Plan, job: str = "") -> Sequenc
     outcome = judge(planned, planted_worker.run(sent))
     assert not outcome.unrun
     return outcome.failures
-
-
-@pytest.mark.parametrize("known", PAST, ids=lambda known: known.path.stem)
-def test_what_an_older_release_did_is_predicted_too(known: Known) -> None:
-    """With all bugs of the release that it begins with; not without its cause, and not in the newest release."""
-    planned = plan(scenario_of(known))
-    oldest = known.entry.versions.partition(",")[0].removeprefix(">=")
-    bugs = bugs_of(one.entry.cause for one in applying(load(), "sglang", oldest, "cpu"))
-    found = [one for one in predicted(planned, bugs) if one.key == known.entry.key]
-    assert found and known.entry.shows in ("", shown(found[0]))
-    for others in (bugs - {known.entry.cause}, BUGS):
-        assert not any(alike(one, other) for one in found for other in predicted(planned, others))
-    entries = applying(load(), "sglang", oldest, "cpu")
-    assert all(match(other_values(one), entries, predicted(planned, bugs)) is None for one in found)
-
-
-@pytest.mark.parametrize("known", PAST, ids=lambda known: known.path.stem)
-def test_other_faults_in_its_place_were_new(known: Known) -> None:
-    """At least three of those that are planted in the reference, in the witness."""
-    planned = plan(scenario_of(known))
-    oldest = known.entry.versions.partition(",")[0].removeprefix(">=")
-    entries = applying(load(), "sglang", oldest, "cpu")
-    must = predicted(planned, bugs_of(one.entry.cause for one in entries))
-    new = []
-    for name, mutant in all_mutants().items():
-        failures = judge(planned, answer(planned.job, mutant.make())).failures
-        if failures and None in entries_for(failures, entries, must):
-            new.append(name)
-        if len(new) == 3:
-            return
-    raise AssertionError(new)
-
-
-def other_values(failure: Failure) -> Failure:
-    """Another wrong value at the same place."""
-    observed, difference = failure.observed, failure.difference
-    if observed is not None and observed.rows is not None:
-        rows = tuple((*row[:-1], row[-1] + 1000) for row in observed.rows)
-        return msgspec.structs.replace(failure, observed=msgspec.structs.replace(observed, rows=rows))
-    if difference is not None:
-        return msgspec.structs.replace(failure, difference=msgspec.structs.replace(difference, observed=424242))
-    return msgspec.structs.replace(failure, message="RuntimeError: another")
 
 
 @pytest.mark.parametrize("known", ENTRIES, ids=lambda known: known.path.stem)
@@ -130,17 +60,6 @@ def test_a_cause_predicts_its_witness_to_the_number(known: Known, planted_worker
     assert own and not any(alike(one, other) for one in own for other in without)
     for failure in own:
         assert match(other_values(failure), ENTRIES, must) is None
-
-
-@pytest.mark.parametrize("known", ENTRIES, ids=lambda known: known.path.stem)
-def test_what_listed_bugs_predict_is_expected_in_whatever_shape_it_shows(known: Known) -> None:
-    """Without an entry for its shape it is another entry's; another value there is nobody's."""
-    must = predicted(plan(scenario_of(known)), BUGS)
-    others = [one for one in ENTRIES if one.entry.key != known.entry.key]
-    assert None not in entries_for(must, others, must)
-    for failure in must:
-        if failure.key == known.entry.key:
-            assert entries_for([other_values(failure)], ENTRIES, must) == [None]
 
 
 @pytest.mark.parametrize("known", ENTRIES, ids=lambda known: known.path.stem)
@@ -198,16 +117,6 @@ def test_every_cause_has_a_mend() -> None:
     assert set(PAST_MENDS) <= {one.entry.cause for one in load() if not within(NEWEST, one.entry.versions)}
     # What a GPU reads past an end is foreign memory: no model gives it, and no mend of ours reaches the kernel.
     assert {known.entry.device for known in load() if not known.entry.cause} <= {"cuda"}
-
-
-def test_a_matching_shape_alone_is_not_enough() -> None:
-    """An image appended without an offset has no part in the offset's bug."""
-    known = next(one for one in ENTRIES if one.entry.key == ("session.table", "session", "columns of the parent"))
-    ops = tuple(replace(op, offset=0) if isinstance(op, Turn) else op for op in scenario_of(known).ops)
-    without = replace(scenario_of(known), ops=ops)
-    failure = predicted(plan(scenario_of(known)), BUGS)[0]
-    assert match(failure, ENTRIES, [failure]) is known
-    assert match(failure, ENTRIES, predicted(plan(without), BUGS)) is None
 
 
 def test_what_a_forward_did_before_it_raised_is_predicted(planted_worker: Worker) -> None:

@@ -12,7 +12,8 @@ from ropecheck.conformance.plan.planner import plan
 from ropecheck.conformance.scenarios.chosen import chosen
 from ropecheck.conformance.scenarios.random import random_scenarios, stateful_scenarios
 from tests.adapters_sglang.support import Worker
-from tests.known.test_causes import BUGS, ENTRIES, failures_of
+from tests.known.test_causes import failures_of
+from tests.known.test_witnesses import BUGS, ENTRIES
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("planted")]
 

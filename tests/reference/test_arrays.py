@@ -34,7 +34,7 @@ def test_a_timeline() -> None:
 
 
 @pytest.mark.parametrize(
-    "indices", [[], [0], [5, 0, 3], [6], [69], [70], [71], [70, 0], [0, 70], [0, 500, 4], [500, 501]]
+    "indices", [[], [0], [69, 500], [5, 0, 3], [6], [69], [70], [71], [70, 0], [0, 70], [0, 500, 4], [500, 501]]
 )
 def test_a_timeline_goes_on_wherever_it_is_read(indices: list[int]) -> None:
     """Up to 6 + LOOKAHEAD - 1 = 69 its columns are kept."""
@@ -101,6 +101,7 @@ def test_a_ramp_grows_and_is_nobodys_to_write() -> None:
     far = 3 * (1 << 14)
     assert ramp(far, 2).tolist() == [far, far + 1] and not ramp(0, 1).flags.writeable
     assert ramp(1 << 20, 1).tolist() == [1 << 20] and ramp(0, 2).tolist() == [0, 1]
+    assert len(ramp(0, 1 << 22)) == 1 << 22 and ramp(0, 1 << 22)[-1] == (1 << 22) - 1
 
 
 def test_a_block_of_a_run_cut_short() -> None:
