@@ -126,6 +126,7 @@ def test_frames_and_their_timestamps() -> None:
 @pytest.mark.parametrize("family", [QWEN2_5_OMNI, QWEN3_OMNI, QWEN3_ASR])
 def test_sound_is_a_line(family: MediaFamily) -> None:
     assert family.media_columns(audio(3), 4) == flat(4, 5, 6) and family.token_count(audio(3)) == 3
+    assert family.media_columns(audio(1), 4) == flat(4)
     with pytest.raises(OutOfDomain, match="it has 0"):
         family.media_columns(audio(0), 4)
 

@@ -97,8 +97,9 @@ def test_a_delta_is_put_aside_where_decodes_are_made_one_by_one() -> None:
     assert (beside.aside, reaching.aside) == ((-2,), ())
     assert made("decode", [held(aside=(-9,))], [10], [1], {ASIDE}) == [equal(1)]
     assert made("decode", [held(aside=(-9,))], [10], [1]) == [equal(8)]
-    made("decode", [alone], [6], [1], {ASIDE})
-    assert alone.aside == (-2,)
+    later = held()
+    made("decode", [later], [6], [1], {ASIDE})
+    assert later.aside == (-2,)
 
 
 def test_two_deltas() -> None:
