@@ -72,6 +72,7 @@ def test_what_every_version_needs_is_imported_once_and_quietly(monkeypatch: pyte
     assert asked == ["torch", *boot.HEAVY] and not gc.isenabled() and gc.get_freeze_count() > 0
     assert logging.root.manager.disable == logging.CRITICAL
     with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
         boot.silence()
         warnings.warn("a warning", stacklevel=1)
     assert seen == []

@@ -23,6 +23,17 @@ def test_a_chain_is_the_engines_own_chain() -> None:
     assert encode((0, 1, 2), topk=1, num_steps=3) == ([-1, 0, 1], [0, 1, 2])
 
 
+def test_numbers_of_candidates() -> None:
+    """Of one step the root's alone; of two steps, topk 2: the root's 0 and 1, then two beams of two."""
+    assert encode((0, 0), topk=2, num_steps=1) == ([-1], [0, 1])
+    assert encode((0, 0, 2, 1, 2), topk=2, num_steps=2) == ([-1, 0, 1], [0, 1, 4, 2, 5])
+    assert encode((0, 1, 2), topk=2, num_steps=3) == ([-1, 0, 1, 2, 0], [0, 2, 6])
+    assert encode((0, 1, 1, 2, 3), topk=2, num_steps=3) == ([-1, 0, 1, 2, 3], [0, 2, 3, 6, 8])
+    with pytest.raises(NotATree, match="more than topk 2 nodes of depth 2"):
+        encode((0, 0, 1, 1, 2, 3, 4, 5), topk=2, num_steps=3)
+    assert (depth_of(()), depth_of((0,)), depth_of((0, 1, 1, 3))) == (0, 1, 3)
+
+
 def test_every_small_tree_comes_back() -> None:
     """All trees of up to five nodes after the root: what fits topk 3 is read back as it was."""
     seen = 0
