@@ -164,6 +164,13 @@ def test_without_rows_there_is_nothing_to_compare(watched: Watched) -> None:
     assert (watched.said, watched.monitor.counts, watched.monitor._seen) == ([], {}, 1)
 
 
+def test_a_batch_of_nobody_is_right(watched: Watched) -> None:
+    nobody = torch.tensor([], dtype=torch.int64)
+    watched.monitor.look("idle", SimpleNamespace(rids=[]), nobody, nobody.expand(3, 0))
+    watched.monitor.close()
+    assert watched.said == [] and watched.monitor.counts == {"idle": 1}
+
+
 def on_gpu(watched: Watched, first: int, rounds: int = 1) -> None:
     """Decodes whose tables are on a GPU."""
     for _ in range(rounds):
