@@ -26,8 +26,10 @@ from ropecheck.spec.history import (
     History,
     OutOfDomain,
     Run,
+    TokenIndex,
     cut,
     delta_of,
+    ideal_column,
     image,
     length,
     prompt_table,
@@ -364,6 +366,9 @@ def test_stretches_that_are_no_items(kinds: tuple[str, ...], reason: str) -> Non
 def test_a_cut(tokens: int, kept: History) -> None:
     whole: History = (text(3), image(1, 4, 4), text(2))
     assert cut(QWEN2_VL, whole, tokens) == kept and length(QWEN2_VL, kept) == tokens
+    table = prompt_table(QWEN2_VL, whole)
+    assert prompt_table(QWEN2_VL, kept) == table[:tokens] and ideal_column(table, TokenIndex(tokens)) == table[tokens]
+    assert ideal_column(table, TokenIndex(9)) == (7, 7, 7) and ideal_column(table, TokenIndex(11)) == (9, 9, 9)
     with pytest.raises(OutOfDomain, match="cannot keep 11 tokens of a history of 9"):
         cut(QWEN2_VL, whole, 11)
 
