@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import sys
 from collections.abc import Iterator
@@ -39,6 +40,9 @@ def test_another_checkout_finds_what_is_alike_and_compiles_what_differs(tmp_path
     source = "VALUE = {}\ndef where():\n    return where.__code__.co_filename\n"
     assert value(tmp_path / "base", source.format(1)) == 1
     (kept,) = (tmp_path / "kept").rglob("*.pyc")
+    digest = hashlib.sha256(source.format(1).encode()).hexdigest()
+    assert kept.parent.name + kept.name.partition(".")[0] == digest and kept.parent.parent == tmp_path / "kept"
+    assert sys.dont_write_bytecode, "as Python was told for other modules"
     written = kept.stat().st_mtime_ns
     assert value(tmp_path / "edited", source.format(2)) == 2
     assert value(tmp_path / "worktree", source.format(1)) == 1
@@ -59,3 +63,15 @@ def test_modules_from_elsewhere_are_none_of_its_business(tmp_path: Path) -> None
     sys.path.insert(0, str(tmp_path / "other"))
     assert not isinstance(importlib.import_module("kept_other").__loader__, bytecode.Loader)
     assert not (tmp_path / "kept").exists()
+
+
+def test_nothing_is_kept_without_a_folder_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(bytecode.VARIABLE)
+    hooks = [*sys.path_hooks]
+    bytecode.keep(str(tmp_path))
+    assert sys.path_hooks == hooks
+
+
+def test_a_folder_that_cannot_be_written_to_only_costs_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kept").write_text("a file")
+    assert value(tmp_path / "base", "VALUE = 1\ndef where():\n    return where.__code__.co_filename\n") == 1

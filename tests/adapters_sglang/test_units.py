@@ -21,6 +21,7 @@ import torch
 
 from ropecheck.adapters import family_configs, protocol
 from ropecheck.adapters.batch import Batch, BatchPart
+from ropecheck.adapters.sglang import coverage as lines
 from ropecheck.adapters.sglang import forwards, jobs, kernels, more_modes, outside, stand_ins, trace
 from ropecheck.adapters.sglang.capabilities import Absent, LostCapability
 from ropecheck.adapters.sglang.compare import Comparator
@@ -282,6 +283,9 @@ def test_lines_are_told_of_files_that_speak_of_positions_alone(tmp_path: Path, m
     finally:
         sys.settrace(tracer)
     assert (first, second) == ({"srt/rows.py": (3, 4)}, {"srt/rows.py": (3, 5)})
+    for asked in ("", "1"):
+        monkeypatch.setenv(lines.VARIABLE, asked)
+        assert lines.wanted() == bool(asked)
 
 
 # ---------------------------------------------------------------- a job from nothing to its answer

@@ -25,6 +25,25 @@ def test_values_come_back_whatever_their_strides() -> None:
     assert pack(None) is None
 
 
+def test_numbers_between_others_are_the_same_numbers() -> None:
+    from ropecheck.adapters.sglang.wire import between_others
+
+    for numbers in (torch.tensor([4, 5, 6]), torch.arange(6, dtype=torch.int32).reshape(2, 3)):
+        found = between_others(numbers)
+        assert found.equal(numbers) and found.dtype == numbers.dtype and found.stride()[-1] == 2
+        assert found.as_strided(numbers.shape, found.stride(), 1).unique().tolist() == [-1]
+
+
+def test_a_tensor_of_another_kind_or_place_is_packed_as_its_numbers() -> None:
+    from ropecheck.adapters.sglang.kernels import OnGpu
+    from ropecheck.adapters.sglang.wire import pack
+
+    plain = torch.tensor([1, 2], dtype=torch.int32)
+    assert pack(plain.as_subclass(OnGpu)) == pack(plain)
+    packed = pack(plain)
+    assert packed is not None and packed.dtype == "int32" and len(packed.data) == 8
+
+
 @pytest.mark.parametrize("shape", [(3, 0), (0,)])
 def test_nothing_has_a_shape(shape: tuple[int, ...]) -> None:
     from ropecheck.adapters.sglang.wire import pack, unpack
