@@ -163,8 +163,10 @@ def plant(module: str, function: str, edit: str, nth: int) -> str:
         raise LookupError(f"{module}:{function} has {len(same)} places for {edit!r}")
     _, make, where = same[nth]
     make()
-    code = _code_in(compile(ast.fix_missing_locations(tree), owner.__file__ or module, "exec"), function)
     target = _target(owner, function)
+    kept = [ast.parse(name).body[0] for name in target.__code__.co_freevars]  # of the last `super()`, when it is lost
+    getattr(function_in(tree, function), "body")[:0] = kept  # noqa: B009 - not every node has one
+    code = _code_in(compile(ast.fix_missing_locations(tree), owner.__file__ or module, "exec"), function)
     _HELD.append((target, target.__code__))
     target.__code__ = code
     return where

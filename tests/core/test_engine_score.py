@@ -35,6 +35,12 @@ class Table:
         return max(width - 1, len(self.rows))
 
 
+class Wide(Table):
+    def __init__(self):
+        super().__init__()
+        self.rows.append(9)
+
+
 def total(values):
     return sum(value + 1 for value in values)
 
@@ -82,6 +88,14 @@ def test_an_edit_is_made_and_taken_back(engine: Any, edit: str, nth: int, answer
     assert table.last(5) == answer
     plant.restore()
     assert engine.Table().last(5) == 4
+
+
+def test_the_only_call_of_a_parents_method_can_be_lost(engine: Any) -> None:
+    plant.plant("toy_engine", "Wide.__init__", "lost line", 0)
+    with pytest.raises(AttributeError, match="rows"):
+        engine.Wide()
+    plant.restore()
+    assert engine.Wide().rows == [9]
 
 
 @pytest.mark.parametrize(

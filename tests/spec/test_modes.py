@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import importlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 
+from ropecheck.spec import modes
 from ropecheck.spec.history import OutOfDomain
 from ropecheck.spec.modes import all_modes, composed, load, mode_of
 from ropecheck.spec.modes.declaration import (
@@ -190,6 +193,25 @@ def test_modes_of_a_file(tmp_path: Path) -> None:
     for nowhere in (tmp_path / "none.py", tmp_path):
         with pytest.raises(OutOfDomain, match="no Python file"):
             load(nowhere)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        all_modes,
+        lambda: mode_of("decode"),
+        lambda: composed(("decode",)),
+        lambda: load(Path("nowhere.py")),
+    ],
+)
+def test_whoever_asks_first_has_all_modes_imported(ask: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    imported: list[str] = []
+    monkeypatch.setattr(importlib, "import_module", imported.append)
+    modes._files.cache_clear()
+    with contextlib.suppress(OutOfDomain):
+        ask()
+    assert {one.stated.partition(":")[0] for one in DECLARED.values()} <= set(imported)
+    modes._files.cache_clear()
 
 
 def test_committed_tokens_are_those_without_the_newest() -> None:

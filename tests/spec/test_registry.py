@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import importlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -92,6 +93,18 @@ def test_all_rules_are_sorted_and_asked_in_the_order_of_their_statement() -> Non
         lines = [(one.stated.split(":")[0], one.line) for one in rules_of(view)]
         assert all(here[1] < there[1] for here, there in pairwise(lines) if here[0] == there[0])
         assert {one.id for one in rules_of(view)} == {id for id, one in all_rules().items() if one.view is view}
+
+
+@pytest.mark.parametrize("ask", [all_rules, lambda: rules_of(Thing)])
+def test_whoever_asks_first_has_the_whole_specification_imported(
+    ask: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported: list[str] = []
+    monkeypatch.setattr(importlib, "import_module", imported.append)
+    rules._everything.cache_clear()
+    ask()
+    assert {one.stated.partition(":")[0] for one in rules._RULES.values()} <= set(imported)
+    rules._everything.cache_clear()
 
 
 def test_old_names_are_read_as_todays() -> None:
