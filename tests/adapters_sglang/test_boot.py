@@ -244,14 +244,20 @@ def test_a_module_that_is_not_there_is_none() -> None:
 
 @pytest.fixture
 def paths(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What finds modules, and the modules, as they were."""
+    """None of the packages is there; what finds modules, and the modules, are as they were afterwards."""
+
+    def theirs() -> list[str]:
+        return [
+            name for name in sys.modules if name.split(".")[0] in (*absent_packages.PACKAGES, *absent_packages.EMPTY)
+        ]
+
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     monkeypatch.setenv(absent_packages.VARIABLE, "")
-    before = set(sys.modules)
+    for name in theirs():
+        monkeypatch.delitem(sys.modules, name)
     yield
-    for name in set(sys.modules) - before:
-        if name.split(".")[0] in (*absent_packages.PACKAGES, *absent_packages.EMPTY):
-            del sys.modules[name]
+    for name in theirs():
+        del sys.modules[name]
 
 
 def test_packages_that_are_asked_for_have_every_name(monkeypatch: pytest.MonkeyPatch, paths: None) -> None:
@@ -261,8 +267,6 @@ def test_packages_that_are_asked_for_have_every_name(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv(absent_packages.VARIABLE, "decord,,vllm")
     assert absent_packages.wanted() == ["decord", "vllm"]
     absent_packages.install()
-    for name in ("decord", "vllm"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
     part: Any = importlib.import_module("vllm.deep.part")
     assert importlib.import_module("decord").VideoReader.ropecheck_stand_in
     base = part.Kernel
@@ -315,8 +319,6 @@ def test_operators_of_a_package_that_is_not_there_are_not_described(
 
 
 def test_packages_that_are_never_called_are_empty(monkeypatch: pytest.MonkeyPatch, paths: None) -> None:
-    for name in ("vllm", "vllm._custom_ops", "flash_mla", "flash_mla.flash_mla_interface"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
     held = ModuleType("soundfile")
     monkeypatch.setitem(sys.modules, "soundfile", held)
     find = importlib.util.find_spec
