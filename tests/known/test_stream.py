@@ -8,11 +8,13 @@ from types import MappingProxyType
 import pytest
 from msgspec.structs import replace
 
-from ropecheck.adapters import events
+from ropecheck.adapters import events, protocol
 from ropecheck.adapters.events import Arrived, Closed, Died, Event, Forward, Opened, Output, PromptRun, Retracted
 from ropecheck.conformance.known.failures import CAUSES
+from ropecheck.conformance.known.model import FROM_T
 from ropecheck.conformance.known.scheduler import KnownHistories
-from ropecheck.conformance.known.stream import expected
+from ropecheck.conformance.known.stream import expected, predicted
+from ropecheck.conformance.scripts.chosen import all_scripts
 from ropecheck.conformance.trace.check import check_lines
 from ropecheck.conformance.trace.verdict import PREFIX, each
 
@@ -177,3 +179,25 @@ def test_without_its_bug_a_cut_takes_the_media_behind_it() -> None:
         known.finish(first, "length")
         known.arrive(arrive("b", (PromptRun("text", 2),), session="s", parent="a", offset=offset))
         assert [one.width for one in known.held("b").options] == [width]
+
+
+def test_of_two_rows_each_is_its_own_requests() -> None:
+    """One reads what a retraction made of its table; what is wrong with the other beside it is new."""
+    beside = (arrive("b", (PromptRun("text", 5),)), extend(0, ((0, 1, 2, 3, 4),) * 3, "b"))
+    rows = {"reqs": ("a", "b"), "tokens": (2, 1), "positions": (5, 6, 5), "seq_lens": (7, 6), "answers": ((7,), (7,))}
+    both = replace(extend(5, ((2, 3),) * 3), mode="mixed", prefix_lens=(5, 5), **rows)
+    for other, more in ((5, []), (4, [False])):
+        forward = replace(both, rows=((2, 3, other),) * 3)
+        found = told(*TWO_ANSWERS, *beside, forward)
+        assert found == [(8, True), *((8, so) for so in more)]
+
+
+def test_what_a_script_on_a_scheduler_with_the_bugs_fails_in() -> None:
+    script = all_scripts()[0]
+    stream: list[Event] = [HEADER, *TWO_ANSWERS, *after_it(2, 5)]
+    failures = check_lines(map(events.line, stream), prefix=PREFIX, kind=each).failures
+    played = protocol.Played(b"".join(map(events.line, stream)))
+    found = predicted(script, played, failures, frozenset(CAUSES))
+    assert [(one.key, one.causes) for one in found] == [(failures[0].key, (FROM_T,))]
+    assert predicted(script, played, (), frozenset(CAUSES)) == () == predicted(script, played, failures, frozenset())
+    assert predicted(script, protocol.Done(), failures, frozenset(CAUSES)) == ()

@@ -201,6 +201,8 @@ def test_a_placeholder_keeps_its_pad_value() -> None:
         "request.pad_values": wrong("ids", 78, 77, "another pad value", message, at=3)
     }
     assert "request.pad_values" not in said(replace(HELD, ids_before=before[:5]))
+    two = replace(HELD, ids_before=before, spans=((1, 2), (3, 5)))
+    assert broken(two)["request.pad_values"].at == 3
 
 
 @pytest.mark.parametrize("values", [((-2,), (-3,)), ((-4,), (-4,)), ()])
