@@ -30,6 +30,13 @@ class LogitsProcessorOutput:
     input_token_logprobs: Any = None
 
 
+def normalize(params: Any, tokenizer: Any) -> None:
+    """As the engine does it: the likeliest token is the first of one."""
+    params.is_normalized = True
+    if params.temperature == 0.0:
+        params.temperature, params.top_k = 1.0, 1
+
+
 def stand_ins() -> dict[str, dict[str, Any]]:
     """Module -> its names."""
     request = message(
@@ -44,7 +51,7 @@ def stand_ins() -> dict[str, dict[str, Any]]:
     sampling = message(
         "SamplingParams", max_new_tokens=128, stop_token_ids=None, temperature=1.0, top_k=-1, beam_width=None
     )
-    sampling.normalize = lambda self, tokenizer: setattr(self, "is_normalized", True)
+    sampling.normalize = normalize
     messages = {
         "TokenizedGenerateReqInput": request,
         "SessionParams": message(

@@ -124,6 +124,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, empty in (("_left", {}), ("_waiting", []), ("_fresh", [])):
         monkeypatch.setattr(entered, name, empty)
     entered.found.cache_clear()
+    for name in ("srt.managers.inner", "kernels.ops.attention.position"):
+        monkeypatch.delitem(sys.modules, f"sglang.{name}", raising=False)
     yield folder
     entered.found.cache_clear()
 

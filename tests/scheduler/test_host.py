@@ -44,7 +44,7 @@ class Player:
             case "dies":
                 self.dead = True
             case "crashes":
-                os.kill(os.getpid(), signal.SIGSEGV)
+                os.kill(os.getpid(), signal.SIGKILL)
             case "leaves":
                 os._exit(7)
             case "hangs":
@@ -152,7 +152,7 @@ def test_a_crash_is_an_event_and_the_next_script_is_played(asked: host.Hosts) ->
     assert told.dead and not told.problem
     header, died = (msgspec.json.decode(line, type=events.Event) for line in events.lines(told.trace))
     assert header == script("crashes").header and isinstance(died, events.Died)
-    assert (died.error, died.message) == ("Crash (SIGSEGV)", "the script's process used too much CPU, or crashed")
+    assert (died.error, died.message) == ("Crash (SIGKILL)", "the script's process used too much CPU, or crashed")
     assert asked.play(encoded()).trace
 
 

@@ -35,7 +35,7 @@ def test_a_request_asks_for_a_stream_and_the_likeliest_tokens(intake: Any) -> No
     assert (made.rid, list(made.input_ids), made.input_embeds, made.mm_inputs) == ("r0", [11, 12, 13, 14], None, None)
     assert (made.stream, made.return_logprob, made.priority, made.session_params) == (True, False, None, None)
     params = made.sampling_params
-    assert (params.max_new_tokens, list(params.stop_token_ids), params.temperature) == (9, [STOP], 0.0)
+    assert (params.max_new_tokens, list(params.stop_token_ids), params.top_k) == (9, [STOP], 1)
     assert params.is_normalized and params.beam_width is None and made.bootstrap_room is None
 
 
