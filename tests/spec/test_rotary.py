@@ -82,6 +82,28 @@ def test_a_right_rotation() -> None:
     assert {"rotary.scaling"} < set(said(scaled)) and "rotary.rotation" not in said(scaled)
 
 
+def test_of_one_token_each_head_is_looked_at() -> None:
+    first: Heads = tuple(
+        replace(one, shape=(1, 10 * COUNT[one.name]), dims=tuple(dim[: COUNT[one.name]] for dim in one.dims))
+        for one in RIGHT.seen or ()
+    )
+    given_first: Heads = tuple(
+        replace(one, shape=(1, 10 * COUNT[one.name]), dims=tuple(dim[: COUNT[one.name]] for dim in one.dims))
+        for one in GIVEN
+    )
+    one = replace(RIGHT, table=((1,), (3,), (5,)), given=given_first, seen=first)
+    assert not broken(one)
+    wrong_head = replace(one, seen=(with_value(first[0], 0, 1, 77.0), first[1]))
+    assert broken(wrong_head)["rotary.rotation"].message.startswith("query, token 0, head 1, dimension 0: 77")
+    nobody = replace(
+        one,
+        table=((), (), ()),
+        given=tuple(replace(part, dims=tuple(dim[:0] for dim in part.dims)) for part in first),
+        seen=tuple(replace(part, dims=tuple(dim[:0] for dim in part.dims)) for part in first),
+    )
+    assert not broken(nobody)
+
+
 @pytest.mark.parametrize(
     ("arrangement", "rule"),
     [
