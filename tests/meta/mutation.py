@@ -149,6 +149,8 @@ def in_a_fork(work: Callable[[], Any]) -> Any:
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         said = pipe.read()
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)  # what it has started and left behind
     os.waitpid(child, 0)
     return json.loads(said) if said else None
 
@@ -344,6 +346,7 @@ class Mutation:
             started = time.perf_counter()
             for number, (item, seconds) in enumerate(tests):
                 signal.setitimer(signal.ITIMER_PROF, 20 + 5 * seconds)  # one that never ends is noticed
+                signal.setitimer(signal.ITIMER_REAL, 30 + 10 * seconds)  # and one that waits for ever
                 if _failed(item, tests[number + 1][0] if number + 1 < len(tests) else None):
                     return f"+{item.nodeid}"
                 if time.perf_counter() - started > self._budget:
