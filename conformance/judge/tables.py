@@ -96,9 +96,12 @@ def _table(site: _Site, want: BatchTables, got: protocol.TablePair) -> None:
         buffer=buffer,
     )
     broken = _ask(site, view)
-    if any(rule.id != "table.dtype" for rule in broken) or positions is None or not positions.values:
+    if any(rule.id != "table.dtype" for rule in broken) or positions is None:
         return
-    if rows is not None and len(rows.values) != rows.shape[0]:
+    if not positions.values or (rows is not None and not rows.values):
+        if not broken:
+            told = f"{mode.name}: a table's bytes do not fit its shape"
+            site.tally.unrun.append(Unrun(stage="decode", message=told, step=check.op))
         return
     columns = rows.values if rows is not None and mode.three_rows else None
     if {len(values) for values in (positions.values[0], *(columns or ()))} != {want.positions.size}:
