@@ -24,7 +24,8 @@ def planned(*ops: Operation, repeat: bool = False) -> Plan:
 
 def result_of(one: Plan, op: int, kind: type[Any] = TableCheck) -> int:
     """The number of the result that the operation's last check of a kind looks at."""
-    return [check.result for check in one.checks if isinstance(check, kind) and check.op == op][-1]
+    found: list[int] = [check.result for check in one.checks if isinstance(check, kind) and check.op == op]
+    return found[-1]
 
 
 def answered(one: Plan, changes: dict[int, Change]) -> protocol.JobAnswer:
@@ -64,7 +65,7 @@ def index(edit: Callable[[IntArray], Any], label: str = "") -> Change:
     return table(edit, label, "positions")
 
 
-def cell(*at: int, value: int) -> Callable[[IntArray], None]:
+def cell(*at: int | slice, value: int) -> Callable[[IntArray], None]:
     """An edit that puts a value into one cell."""
 
     def edit(values: IntArray) -> None:

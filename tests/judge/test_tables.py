@@ -87,14 +87,26 @@ def test_a_wrong_index_is_told_in_full() -> None:
             [("table.three_rows", "wrong number of rows")],
             (RIGHT, TableView((3, 8), None)),
         ),
-        (table(lambda rows: rows[:2]), [("table.three_rows", "wrong number of rows")], (RIGHT, TableView((3, 8), ((3, 5),) * 2))),
-        (index(lambda row: np.append(row, 9)), [("table.width", "too many columns")], (RIGHT, TableView((3, 8, 9), ((3, 5),) * 3))),
+        (
+            table(lambda rows: rows[:2]),
+            [("table.three_rows", "wrong number of rows")],
+            (RIGHT, TableView((3, 8), ((3, 5),) * 2)),
+        ),
+        (
+            index(lambda row: np.append(row, 9)),
+            [("table.width", "too many columns")],
+            (RIGHT, TableView((3, 8, 9), ((3, 5),) * 3)),
+        ),
         (index(lambda row: row[None]), [("table.width", "wrong shape")], (RIGHT, TableView((3, 8), ((3, 5),) * 3))),
-        (table(lambda rows: rows.astype(np.int32)), [("table.dtype", "dtype int32")], (RIGHT, TableView((3, 8), ((3, 5),) * 3))),
+        (
+            table(lambda rows: rows.astype(np.int32)),
+            [("table.dtype", "dtype int32")],
+            (RIGHT, TableView((3, 8), ((3, 5),) * 3)),
+        ),
         (table(lambda rows: rows.astype(np.float32)), [("table.dtype", "dtype float32")], (RIGHT, None)),
         (index(lambda row: row.astype(np.float32)), [("table.dtype", "dtype float32")], (RIGHT, None)),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_table_of_the_batch(
     change: Change, found: list[tuple[str, str]], views: tuple[TableView | None, TableView | None]
 ) -> None:
@@ -102,6 +114,11 @@ def test_what_is_no_table_of_the_batch(
     assert [(one.rule, one.signature) for one in failures] == found
     assert (failures[0].expected, failures[0].observed) == views
     assert failures[0].label == "" and failures[0].mode == "decode" and failures[0].step == 3
+
+
+def test_two_rules_on_one_table() -> None:
+    wrong = table(lambda rows: rows[:, :1].astype(np.int32))
+    assert keys(DECODED, wrong) == [("table.dtype", "dtype int32"), ("table.width", "too few columns")]
 
 
 def test_where_it_is_too_narrow_the_first_column_that_lacks_is_told() -> None:
@@ -122,7 +139,7 @@ def test_values_of_a_table_of_another_dtype_are_looked_at() -> None:
         ("table.text_only", "off by one"),
         ("table.past_table", "off by one"),
     ]
-    other = index(lambda row: (row + [0, 1]).astype(np.int16))
+    other = index(lambda row: (row + np.arange(2)).astype(np.int16))
     assert keys(DECODED, other) == [("table.dtype", "dtype int16"), ("table.index", "off by one")]
 
 

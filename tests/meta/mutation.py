@@ -43,6 +43,7 @@ from _pytest.runner import runtestprotocol
 
 from ropecheck.adapters.sglang import absent_packages, boot, native, plant
 from ropecheck.adapters.sglang.scheduler import build, host
+from ropecheck.conformance.judge.ask import Settled
 from tests.adapters_sglang import support
 
 ROOT = Path(__file__).parents[2]
@@ -235,6 +236,11 @@ def forget() -> None:
             one.cache_clear()
 
 
+def settled() -> list[Settled]:
+    """What judges keep of right answers, so as not to ask again."""
+    return [one for one in gc.get_objects() if isinstance(one, Settled)]
+
+
 class Seen:
     """Which edits' statements ran, in this process and in those that are forked from it: each has a call before it."""
 
@@ -310,9 +316,11 @@ class Mutation:
 
         def watched() -> list[tuple[float, list[int], bool]]:
             forget()
-            seen = Seen(self.edits)
+            seen, kept = Seen(self.edits), settled()
             found = []
             for number, item in enumerate(items):
+                for one in kept:
+                    one.__init__()  # type: ignore[misc]  # what a test before it was answered is judged again
                 started = time.perf_counter()
                 failed = _failed(item, _next(items, number))
                 found.append((time.perf_counter() - started, seen.take(), failed))
