@@ -232,14 +232,19 @@ def test_what_is_imported_is_imported_at_the_first_script_and_once(
 ) -> None:
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
-    monkeypatch.setattr(build, "load", lambda: os.write(writing, b"."))
+    monkeypatch.setattr(build, "load", lambda: os.write(writing, b"i"))
+    noted = {
+        name: lambda name=name: os.write(writing, name[:1].encode())  # type: ignore[misc]
+        for name in ("collect", "freeze", "enable")
+    }
+    monkeypatch.setattr(host, "gc", SimpleNamespace(**noted))
     monkeypatch.setattr(forking, "alone", lambda life, keep: _keeping(life, {*keep, writing}))
     with contextlib.closing(host.Hosts()) as made:
         with pytest.raises(BlockingIOError):
             os.read(reading, 9)
-        for server in ("one", "two"):
+        for server, done in (("one", b"icfe" + b"cf"), ("two", b"cf")):
             assert made.play(encoded(server=server)).trace
-        assert os.read(reading, 9) == b"."
+            assert os.read(reading, 9) == done, "what was built is walked no more"
     os.close(reading)
     os.close(writing)
 
@@ -266,13 +271,16 @@ def test_when_the_process_that_forks_is_gone_it_is_said(asked: host.Hosts) -> No
 
 
 def test_all_end_when_nobody_is_left_to_ask(little: None) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
     made = host.Hosts()
+    first = made._wait.args[0]  # type: ignore[attr-defined]
     pids = [int(made.play(encoded(server=name)).trace.split()[0]) for name in ("one", "two")]
     made.close()
     until = time.monotonic() + 10
     while any(map(_lives, pids)) and time.monotonic() < until:
         time.sleep(0.01)
     assert not any(map(_lives, pids))
+    assert not Path(f"/proc/{first}").exists() and len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def _lives(pid: int) -> bool:
@@ -435,10 +443,15 @@ def test_the_life_of_a_python_of_its_own(little: None, monkeypatch: pytest.Monke
     monkeypatch.setattr(
         host, "gc", SimpleNamespace(collect=lambda: kept.append("collect"), freeze=lambda: kept.append("freeze"))
     )
+    for name, module in (("faults", faults), ("mends", mends)):
+        monkeypatch.setattr(module, "install", lambda name=name: kept.append(f"{name} {os.environ['ROPECHECK_ONE']}"))
+    monkeypatch.setattr(entered, "watch", lambda: kept.append("watch"))
     told = by_itself(NOTE, encoded(), encoded("dies"), encoded())
     assert [one.dead for one in told] == [False, True], "after that it is of no use"
     assert devices == ["cuda"] and os.environ["ROPECHECK_ONE"] == "1"
-    assert kept == ["collect", "freeze"], "what was built stays, and what was left over is not kept with it"
+    assert kept == ["faults 1", "mends 1", "watch", "collect", "freeze"], (
+        "what was built stays, and what was left over is not kept with it"
+    )
     assert by_itself() == [] and devices == ["cuda"], "nobody asked"
 
     def built(server: play.ServerConfig, device: str) -> Any:

@@ -3,9 +3,10 @@ is one of a few lines, with the engine's names, that answers a token a turn."""
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -147,7 +148,7 @@ class Played:
 
 
 @pytest.fixture
-def scheduler(adapter: Any, monkeypatch: pytest.MonkeyPatch) -> Scheduler:
+def scheduler(adapter: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scheduler]:
     """Its classes stand where the engine's do."""
     here = sys.modules[__name__]
     monkeypatch.setattr(here, "time", time)  # the player puts its own there
@@ -160,7 +161,9 @@ def scheduler(adapter: Any, monkeypatch: pytest.MonkeyPatch) -> Scheduler:
             setattr(made, one.__name__, type(one.__name__, (one,), dict(vars(one))))
         monkeypatch.setattr(sys.modules[parent], name, made)
         monkeypatch.setitem(sys.modules, f"{parent}.{name}", made)
-    return Scheduler()
+    gc.freeze()  # the process of the tests is large, and collected at the end of scripts
+    yield Scheduler()
+    gc.unfreeze()
 
 
 @pytest.fixture
@@ -199,6 +202,7 @@ def test_a_message_comes_at_its_turn(played: Played, rounds: tuple[int, ...]) ->
 
 
 def test_every_script_begins_afresh(played: Played) -> None:
+    assert played.player.dead is False
     first = played(arrive("a"))
     played.scheduler.forward_ct = 5
     played.scheduler.each = lambda: counts.append(played.scheduler.forward_ct)
@@ -460,6 +464,8 @@ def test_what_the_last_batch_holds_goes_with_the_next_of_which_nothing_is_told(p
     scheduler: Any = played.scheduler
 
     def each() -> None:
+        for req in scheduler.running:
+            req.itself = req
         if scheduler.running:
             scheduler.last = list(scheduler.running)
         if scheduler.running and scheduler.running[0].rid == "another":

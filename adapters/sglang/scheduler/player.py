@@ -20,6 +20,7 @@ import traceback
 import weakref
 from collections import deque
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from ropecheck.adapters import events, play
@@ -273,4 +274,4 @@ class Player:
 def place(error: BaseException) -> str:
     """The innermost line of an exception."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} {frame.name}"
+    return f"{Path(frame.filename).name}:{frame.lineno} {frame.name}"
