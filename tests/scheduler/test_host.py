@@ -233,10 +233,7 @@ def test_what_is_imported_is_imported_at_the_first_script_and_once(
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     monkeypatch.setattr(build, "load", lambda: os.write(writing, b"i"))
-    noted = {
-        name: lambda name=name: os.write(writing, name[:1].encode())  # type: ignore[misc]
-        for name in ("collect", "freeze", "enable")
-    }
+    noted = {name: lambda name=name: os.write(writing, name[:1].encode()) for name in ("collect", "freeze", "enable")}
     monkeypatch.setattr(host, "gc", SimpleNamespace(**noted))
     monkeypatch.setattr(forking, "alone", lambda life, keep: _keeping(life, {*keep, writing}))
     with contextlib.closing(host.Hosts()) as made:
