@@ -104,17 +104,15 @@ def remainder(left: Any, right: Any) -> Any:
     return left - quotient(left, right) * right
 
 
-def _reduced(function: Callable[..., Any]) -> Callable[..., Any]:
-    def reduce(given: Any, axis: int | None = None) -> Any:
-        small = given.dtype.itemsize < 4
-        return function(given.astype(np.int32) if small else given, axis=axis)
-
-    return reduce
+def widened(given: Any) -> Any:
+    """What is reduced is int32 at least."""
+    return given.astype(np.int32) if given.dtype.itemsize < 4 else given
 
 
 def total(given: Any, axis: int | None = None) -> Any:
     """A sum that wraps as its numbers do."""
-    return np.sum(given, axis=axis, dtype=given.dtype)
+    wide = widened(given)
+    return np.sum(wide, axis=axis, dtype=wide.dtype)
 
 
 _id = [0, 0, 0]
@@ -126,9 +124,9 @@ LANGUAGE = SimpleNamespace(
     store=store,
     cast=cast,
     where=np.where,
-    sum=_reduced(total),
-    max=_reduced(np.max),
-    min=_reduced(np.min),
+    sum=total,
+    max=lambda given, axis=None: np.max(widened(given), axis=axis),
+    min=lambda given, axis=None: np.min(widened(given), axis=axis),
     maximum=np.maximum,
     minimum=np.minimum,
     cdiv=lambda left, right: (left + right - 1) // right,

@@ -469,7 +469,8 @@ def test_a_draft_is_prepared_by_the_engine() -> None:
     assert speculation.draft_decode(job, forward("draft_decode", num_steps=3), batch) == "made"
     ((info, pool, worker, none, runner, topk, steps),) = given
     assert info is batch.spec_info and (pool, worker, none, topk, steps) == ("pool", batch, None, 1, 3)
-    assert runner.is_draft_worker and job.meter.forwards == 1
+    assert runner.is_draft_worker and job.meter.forwards == 1 and kernels.ran == ["a.b"]
+    assert job.engine.needed == ["prepare_for_draft", "EagleDraftWorker"]
 
 
 @pytest.mark.parametrize(
@@ -508,6 +509,7 @@ def test_a_verify_is_built_and_prepared(device: str, path: str, mask: str) -> No
         assert parents.tolist() == [[-1, 0, 1]] * 2 and chosen.tolist() == [[0, 1], [0, 2]]
     assert prepared == [("verify input", pool, batch, worker)] and batch.spec_info == "verify input"
     assert worker.model_runner.attn_backend.max_context_len == 50 and job.meter.forwards == 1
+    assert kernels.ran == ["a.b", "c.d"] and job.engine.needed[2:] == ["TreeMaskMode"]
     worker.model_runner.attn_backend.max_context_len = 0
     alone = forward("target_verify", num_draft_tokens=1, parents=((), ()), path=path)
     speculation.target_verify(job, alone, batch)
@@ -530,6 +532,7 @@ def test_a_draft_extend_is_prepared_by_the_engine() -> None:
     ((info, *rest),) = given
     assert rest == ["batch", ((6,), "int64", 0), 3, None, False] and job.meter.forwards == 1
     assert described(info.hidden_states) == ((6, HIDDEN), "float32", 0) and info.num_tokens == 3
+    assert kernels.ran == ["a.b"] and job.engine.needed == ["prepare_for_draft_extend"]
     job.engine.batch_is_schedule_batch = False
     with pytest.raises(Absent, match="host lengths only"):
         speculation.draft_extend(job, forward("draft_extend_v2", num_draft_tokens=3, host_lengths=False), "batch")
@@ -573,6 +576,7 @@ def test_a_packed_verify_goes_through_its_executor() -> None:
     assert described(window.pop("draft_block_ids")) == described(window.pop("draft_tokens")) == ((2, 3), "int64", 0)
     assert window == {"batch": batch, "layout": "layout", "bs": 2, "device": "cpu", "verify_num_draft_tokens": 3}
     assert runner.req_to_token_pool == "pool" and job.meter.forwards == 1
+    assert len(job.engine.needed) == 4
     runner.req_to_token_pool = None
     assert [name.rpartition(".")[2] for name in kernels.ran] == ["execute", "_run_ragged"]
 
@@ -699,7 +703,7 @@ def test_a_widened_draft_extend_is_built_by_both_functions(monkeypatch: pytest.M
     job.engine.found = {"prepare_for_draft_extend": "a:b"}
     asked = forward("widened_draft_extend", seq_len=(9, 5), num_draft_tokens=3, num_front_tokens=2)
     more_modes.widened_draft_extend(job, asked)
-    assert widened == [([9, 5], ((2,), "int32", 2), 3, 2, 0)] and job.meter.forwards == 1
+    assert widened == [([9, 5], ((2,), "int32", 2), 3, 2, 0)] and job.meter.forwards == 1 and kernels.ran == ["a.b"]
     assert prepared == [
         (
             ((6, HIDDEN), "float32", 0),

@@ -72,7 +72,11 @@ def test_divisions_go_towards_zero(left: int, right: int) -> None:
 def test_sums_wrap_as_their_numbers_do_and_small_ones_are_widened() -> None:
     near = np.array([TOO_LARGE - 1, 1], np.int32)
     assert tl.sum(near) == -TOO_LARGE and tl.sum(near.astype(np.int64)) == TOO_LARGE
-    assert tl.sum(np.array([100, 100], np.int8)) == 200 and tl.max(np.array([True, False])).dtype == np.int32
+    assert tl.sum(np.array([100, 100], np.int8)) == 200 and tl.min(np.array([5], np.int16)).dtype == np.int32
+    assert (
+        tl.sum(np.array([40000, 40000], np.uint16)).dtype == np.int32
+        and tl.max(np.array([True, False])).dtype == np.int32
+    )
     square = np.array([[1, 2], [3, 4]], np.int32)
     assert tl.sum(square, axis=1).tolist() == [3, 7] and tl.max(square, 0).tolist() == [3, 4]
     assert tl.min(square) == 1 and tl.sum(square) == 10
@@ -92,6 +96,20 @@ def halves(given, out, N: constexpr, step=2):  # type: ignore[no-untyped-def]
     more = 1
     more += 0
     tl.store(out + at, (tl.load(given + at).to(tl.int32) // step) % 5 + more - 1)
+
+
+def counts(out):  # type: ignore[no-untyped-def]
+    """How often it runs, and where last."""
+    tl.store(out, tl.load(out) + 1)
+    tl.store(out + 1, tl.program_id(0) * 100 + tl.program_id(1) * 10 + tl.program_id(2))
+
+
+@pytest.mark.parametrize(
+    ("grid", "times", "last"), [((3,), 3, 200), ((2, 3), 6, 120), ((2, 3, 4), 24, 123), ((0, 3), 0, 0)]
+)
+def test_a_grid_has_up_to_three_axes(grid: tuple[int, ...], times: int, last: int) -> None:
+    out = torch.zeros(2, dtype=torch.int64)
+    assert launched(counts, grid, out) and out.tolist() == [times, last]
 
 
 def columns(width, out):  # type: ignore[no-untyped-def]

@@ -199,8 +199,8 @@ def test_a_class_is_found_in_its_newest_place(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_every_module_of_a_classs_bases_believes_that_it_was_built_for_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    modules = [ModuleType(f"rotary_fake_{number}") for number in range(3)]
-    for module, told in zip(modules, (False, True, None), strict=True):
+    modules = [ModuleType(f"rotary_fake_{number}") for number in range(4)]
+    for module, told in zip(modules, (False, False, True, None), strict=True):
         monkeypatch.setitem(sys.modules, module.__name__, module)
         if told is not None:
             vars(module)["_is_cpu"] = told
@@ -208,8 +208,8 @@ def test_every_module_of_a_classs_bases_believes_that_it_was_built_for_cpus(monk
     for module in modules:
         base = type("Embedding", (base,), {"__module__": module.__name__})
     with rotary.built_for_cpus(base):
-        assert [getattr(module, "_is_cpu", None) for module in modules] == [True, True, None]
-    assert [getattr(module, "_is_cpu", None) for module in modules] == [False, True, None]
+        assert [getattr(module, "_is_cpu", None) for module in modules] == [True, True, True, None]
+    assert [getattr(module, "_is_cpu", None) for module in modules] == [False, False, True, None]
 
 
 # ---------------------------------------------------------------- the fused kernel
