@@ -1,10 +1,12 @@
 """What recording and monitoring cost a server: one of a toy model, the same load again and again, with each in turn.
 
     .venv/bin/python -m bench.live_recording [--target T] [--device cpu|cuda] [--via http|engine] [--rounds 100]
+        [--seconds 300] [--kinds off,control,monitor]
 
 A toy's forward is the worst case: a millisecond or two, nearly all of it overhead. One process is measured, because
 two of the same kind differ by more than a recorder costs; the scheduler takes the time itself (`bench.switch`), from a
-wave's first forward to its last. The kinds follow each other in every order.
+wave's first forward to its last. The kinds follow each other in every order. "control" is
+"off" under another name: what two equal kinds differ by.
 """
 
 from __future__ import annotations
@@ -31,8 +33,7 @@ from ropecheck.conformance.live.server import LiveServer, Start, toy
 
 assert provisioned, "importing it makes provisioned releases known"
 
-KINDS = ("off", "log", "monitor")
-ORDERS = tuple(itertools.permutations(KINDS))
+KINDS = ("off", "control", "log", "monitor")
 QUIET = 0.3
 """Seconds after a recorded wave, whose last events are still written, before the next."""
 SITE = Path(__file__).parent / "switch"
@@ -68,11 +69,17 @@ def main() -> None:
     parser.add_argument("--target", default="sglang")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--via", default="http")
-    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=100, help="at most so many")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no round after so many")
+    parser.add_argument("--kinds", default="off,log,monitor", help=f"off and others of {', '.join(KINDS)}")
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=100)
     parser.add_argument("--out", type=Path, default=Path(".ropecheck/bench-live"))
     given = parser.parse_args()
+    kinds = tuple(given.kinds.split(","))
+    if "off" not in kinds or not set(kinds) <= set(KINDS):
+        parser.error(f"--kinds {given.kinds}: off and others of {', '.join(KINDS)}")
+    orders = tuple(itertools.permutations(kinds))
     target = target_for(given.target, given.device)
     folder = (given.out / "server.trace").resolve()
     path = record.environment(folder, path=dict(target.env).get("PYTHONPATH", ""))["PYTHONPATH"]
@@ -94,12 +101,15 @@ def main() -> None:
     server.link.logprobs = False
     try:
         server.wait(400)
+        began = time.monotonic()
         for turn in range(-3, given.rounds):  # the first ones warm up
-            for kind in ORDERS[turn % len(ORDERS)]:
+            if time.monotonic() - began > given.seconds:
+                break
+            for kind in orders[turn % len(orders)]:
                 load(server.link, kind, str(turn), given.clients, given.tokens)
                 if kind == "log":
                     time.sleep(QUIET)
-        for kind in KINDS:
+        for kind in kinds:
             load(server.link, kind, "sync", given.clients, given.tokens)
     finally:
         server.stop()
@@ -120,9 +130,9 @@ def main() -> None:
                     "forwards": sum(w["steps"] for w in waves if w["kind"] == kind),
                     "waits_in_a_wave": [w["syncs"] for w in lines if (w["kind"], w["wave"]) == (kind, "sync")],
                 }
-                for kind in KINDS
+                for kind in kinds
             }
-            | {"rounds": given.rounds, "clients": given.clients, "tokens": given.tokens}
+            | {"rounds": len({wave["wave"] for wave in waves}), "clients": given.clients, "tokens": given.tokens}
         )
     )
 

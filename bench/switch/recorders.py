@@ -53,7 +53,8 @@ def imported(module: ModuleType) -> None:
         cores = os.cpu_count() or 1
         for task in Path("/proc/self/task").glob("*") if cores >= APART else ():
             os.sched_setaffinity(int(task.name), range(cores - APART // 2, cores))
-        waves.append(Waves(watch._active, {"off": [], "log": [log], "monitor": [monitor]}, folder / FILE))
+        recorders = {"off": [], "control": [], "log": [log], "monitor": [monitor]}
+        waves.append(Waves(watch._active, recorders, folder / FILE))
 
     def arrives(inner: Callable[..., Any], self: Any, message: Any, *args: Any) -> Any:
         if message.rid.startswith("bench."):  # others ask for the server's health
