@@ -27,7 +27,7 @@ FAULTS = {
     "hidden_wait": "cost.synchronisations",
     "wrong_stride": "",
     "transposed_layout": "",
-    "ignored_stride": "draft_extend_v2.indices",
+    "ignored_stride": "table.index",
     "other_graph": "padding.width",
     "no_clamp": "",
     "out_of_bounds": "table.present",

@@ -11,6 +11,7 @@ from ropecheck.conformance.known.scheduler import (
     EMBEDS,
     ENDS,
     GATHERED,
+    LOOKED_UP,
     PAUSED,
     PREEMPTED,
     PROMISED,
@@ -44,16 +45,19 @@ SILENT = "ends without a word"
 
 
 def silenced_by(known: KnownHistories) -> str:
-    """The bug that ends the process without an exception, where the stream stops; "" for none: the next window of a
-    request begins in a picture."""
-    sees = known.server.get("speculative_algorithm") == "STANDALONE"
-    inside = any(
-        start <= live.computed < stop and not live.running
-        for live in known.going
-        for run, start, stop in laid(known.family.name, live.history)
-        if not run.is_text
-    )
-    return CUT if CUT in known.bugs and sees and inside else ""
+    """The bug that ends the process without an exception, where the stream stops, at a picture that a draft is given
+    then; "" for none. The draft reads a window behind the target, whose own forward the stream may have or not."""
+    algorithm = known.server.get("speculative_algorithm")
+    last = known.last.reqs if known.last is not None and mode_of(known.last.mode).prefills else ()
+    for live in known.going:
+        begins = [live.window[0]] * (live.name in last) + [live.computed] * (not live.running)
+        pictures = [(start, stop) for run, start, stop in laid(known.family.name, live.history) if not run.is_text]
+        inside = any(start <= begin < stop for start, stop in pictures for begin in begins)
+        ahead = any(begin < stop for _, stop in pictures for begin in begins)
+        for bug, how, so in ((CUT, "STANDALONE", inside), (LOOKED_UP, "EAGLE", ahead)):
+            if so and algorithm == how and bug in known.bugs:
+                return bug
+    return ""
 
 
 def _never_spawned(known: KnownHistories, wanted: str, free: str) -> bool:

@@ -65,6 +65,7 @@ STAGES = "worker-knows-no-stages"
 UNTOLD = "turn-loses-its-transfer"
 UNKEPT = "chunks-of-a-search-are-not-kept"
 CUT = "vision-draft-embeds-a-row-too-many"
+LOOKED_UP = "text-draft-looks-pictures-up"
 
 SCHEDULER_BUGS: dict[str, str] = {
     REFUSED: "a turn that is refused stays in its session: its media are put behind nothing, and it takes a record",
@@ -86,6 +87,7 @@ SCHEDULER_BUGS: dict[str, str] = {
     UNKEPT: "a beam search forgets a chunk of its prompt: the next one begins where it began, and its memory is gone",
     UNTOLD: "a session's turn on a decode server does not know which server has its cache, and raises",
     CUT: "a draft that sees embeds one row more than are left of a picture in which its chunk begins",
+    LOOKED_UP: "a draft that sees nothing looks a picture's placeholders up among its words, and there are none such",
 }
 """Every cause of a scheduler's own by the name that entries use, and what comes out; it has `model`'s as well."""
 

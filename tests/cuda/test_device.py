@@ -23,6 +23,7 @@ from ropecheck.conformance.run.ask import NoAnswer, StartedWorker
 from ropecheck.conformance.run.pool import Pool
 from ropecheck.conformance.run.seat import Doubted, RunLimits, poisoned
 from ropecheck.conformance.targets.registry import Target
+from ropecheck.spec.rules import all_rules
 from tests.conformance import planted_worker as how
 from tests.conformance.support import StubPlan, planted, scenario, stub_plan
 
@@ -160,6 +161,7 @@ def test_faults_of_the_score_are_the_adapters() -> None:
     pytest.importorskip("torch")
     faults = pytest.importorskip("ropecheck.adapters.sglang.faults")
     assert set(faults.FAULTS) == set(FAULTS)
+    assert all(any(rule.startswith(wanted) for rule in all_rules()) for wanted in FAULTS.values())
 
 
 def test_a_worker_that_does_not_start_is_one_line(tmp_path: Path) -> None:

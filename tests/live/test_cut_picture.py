@@ -9,15 +9,16 @@ from ropecheck.adapters.events import Event
 from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.known.endings import SILENT
 from ropecheck.conformance.known.failures import CAUSES, FOLDER, load
-from ropecheck.conformance.known.scheduler import CUT
+from ropecheck.conformance.known.scheduler import CUT, LOOKED_UP
 from ropecheck.conformance.known.stream import SURVIVES, expected
 from tests.adapters_sglang.support import Worker
-from tests.known.test_stream import HEADER, IMAGE, ROWS, arrive, extend
+from tests.known.test_stream import HEADER, IMAGE, ROWS, arrive, decode, extend
 from tests.live.cut_picture import FIRST, TOKENS
 
 INSIDE = (FIRST, FIRST + 4, FIRST + TOKENS - 1)
 OUTSIDE = (FIRST - 1, FIRST + TOKENS)
 STANDALONE = {"speculative_algorithm": "STANDALONE"}
+EAGLE = {"speculative_algorithm": "EAGLE"}
 END = Failure(rule=SURVIVES, mode="scheduler", signature=SILENT, step=0, label="", message="Aborted")
 
 
@@ -34,13 +35,16 @@ def test_a_window_that_begins_in_a_picture_has_a_row_too_many_once_it_is_turned(
 
 
 CHUNK = tuple(row[:3] for row in ROWS)
+PART = extend(0, CHUNK)
+"""Three of five tokens: one of text, two of four of the picture."""
 
 
 @pytest.mark.parametrize(
     ("stream", "so"),
     [
-        ((arrive(), extend(0, CHUNK)), True),  # three of five tokens: one of text, two of four of the picture
+        ((arrive(), PART), True),
         ((arrive(), extend(0, ROWS)), False),  # the whole prompt
+        ((arrive(), PART, extend(3, tuple(row[3:] for row in ROWS))), True),  # the draft reads behind the target
         ((arrive(prompt=IMAGE[1:]),), True),  # its first token is the picture's
         ((arrive(),), False),
         ((arrive(prompt=IMAGE[:1]),), False),
@@ -51,7 +55,22 @@ def test_a_silent_end_is_expected_there_alone(stream: tuple[Event, ...], so: boo
     told, bugs = (HEADER, *stream), frozenset(CAUSES)
     assert [one.causes for one in expected(told, [END], bugs, STANDALONE)] == [(CUT,)] * so
     assert not expected(told, [END], bugs - {CUT}, STANDALONE)
-    assert not expected(told, [END], bugs, {"speculative_algorithm": "EAGLE"})
+    assert not expected(told, [END], bugs, {"speculative_algorithm": "EAGLE3"})
+
+
+@pytest.mark.parametrize(
+    ("stream", "so"),
+    [
+        ((arrive(),), True),
+        ((arrive(), extend(0, ROWS)), True),  # the draft reads behind the target
+        ((arrive(), extend(0, ROWS), decode(5, 3)), False),
+        ((arrive(prompt=IMAGE[:1]),), False),
+    ],
+)
+def test_a_draft_that_sees_nothing_ends_with_a_picture(stream: tuple[Event, ...], so: bool) -> None:
+    told, bugs = (HEADER, *stream), frozenset(CAUSES)
+    assert [one.causes for one in expected(told, [END], bugs, EAGLE)] == [(LOOKED_UP,)] * so
+    assert not expected(told, [END], bugs - {LOOKED_UP}, EAGLE)
 
 
 def test_what_a_whole_server_alone_shows_names_its_cause() -> None:

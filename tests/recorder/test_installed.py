@@ -247,6 +247,23 @@ def test_a_recorder_that_fails_ends_all_recording_and_not_the_engine(engine: Eng
     assert [sink.entries for sink in sinks] == [[], []]
 
 
+def test_a_kernel_that_failed_is_nobodys_fault_here(engine: Engine) -> None:
+    """Its error comes out of whichever call is next: the recorder's own, or any of the engine's."""
+
+    def fails(*_: Any) -> None:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    scheduler = engine.Scheduler()
+    engine.sinks[0].put = fails  # type: ignore[method-assign]
+    assert scheduler.flush_cache() == "flush_cache"
+    assert engine.sinks[0].said == ["close"] and not watch._active
+    scheduler = engine.Scheduler()
+    scheduler.loops = fails
+    with pytest.raises(RuntimeError, match="device-side"):
+        scheduler.run_event_loop()
+    assert (engine.sinks[1].entries, engine.sinks[1].said) == ([], ["close"])
+
+
 def test_who_asks_the_engine_to_stop_is_heard(engine: Engine) -> None:
     scheduler = engine.Scheduler()
 

@@ -13,6 +13,7 @@ Nothing is faked here.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -188,11 +189,12 @@ class Monitor(Sink):
 
     def close(self) -> None:
         """Read the flag a last time, and write what was looked at."""
-        if self._flag is not None and self._flag.device.type != "cpu":
-            torch.cuda.synchronize()  # the last forwards' stream is not this one
-        self._settle()
-        self._news(wait=True)
-        self._news(wait=True)
+        with contextlib.suppress(RuntimeError):  # a kernel has failed: nothing can be read any more
+            if self._flag is not None and self._flag.device.type != "cpu":
+                torch.cuda.synchronize()  # the last forwards' stream is not this one
+            self._settle()
+            self._news(wait=True)
+            self._news(wait=True)
         self._write()
 
     def failed(self, error: Exception) -> None:

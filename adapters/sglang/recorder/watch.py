@@ -19,7 +19,7 @@ from typing import Any
 from ropecheck.adapters import events
 from ropecheck.adapters.family_configs import CLASSES
 from ropecheck.adapters.recording import Pending
-from ropecheck.adapters.sglang.meter import raised
+from ropecheck.adapters.sglang.meter import is_broken_context, raised
 from ropecheck.adapters.sglang.recorder import arrivals, outputs, tables
 
 FAMILY = {module: family for family, (module, _) in reversed(CLASSES.items())}
@@ -194,7 +194,9 @@ class Recorder:
             self.sink.settle()
 
     def died(self, error: BaseException) -> None:
-        """The loop raised."""
+        """The loop raised. Where a kernel has failed, whoever asks next meets the error: no line is blamed."""
+        if is_broken_context(error):
+            return
         for _, forwards, _ in self._open:
             for given in forwards:
                 given.settled = True
@@ -343,7 +345,8 @@ def _loop(inner: Any, self: Any) -> Any:
 
 
 class _Guarded:
-    """A fault of the recorder's own ends the recording, not the engine. What asks the engine to stop passes."""
+    """A fault of the recorder's own ends the recording, not the engine. What asks the engine to stop passes. After a
+    kernel has failed every call fails: that is no fault of the recorder's, and the engine meets the error itself."""
 
     def __enter__(self) -> None:
         pass
@@ -352,7 +355,7 @@ class _Guarded:
         if not isinstance(error, Exception) or isinstance(error, Stop):
             return False
         for recorder in _active:
-            recorder.sink.failed(error)
+            recorder.sink.close() if is_broken_context(error) else recorder.sink.failed(error)
         _active.clear()
         return True
 
