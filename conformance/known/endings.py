@@ -45,17 +45,24 @@ SILENT = "ends without a word"
 
 
 def silenced_by(known: KnownHistories) -> str:
-    """The bug that ends the process without an exception, where the stream stops, at a picture that a draft is given
-    then; "" for none. The draft reads a window behind the target, whose own forward the stream may have or not."""
+    """The bug that ends the process without an exception, where the stream stops, at the pictures of a window that is
+    embedded then, by the target or its draft; "" for none. The stream may have the target's forward of it or not."""
     algorithm = known.server.get("speculative_algorithm")
     last = known.last.reqs if known.last is not None and mode_of(known.last.mode).prefills else ()
     for live in known.going:
         begins = [live.window[0]] * (live.name in last) + [live.computed] * (not live.running)
         pictures = [(start, stop) for run, start, stop in laid(known.family.name, live.history) if not run.is_text]
-        inside = any(start <= begin < stop for start, stop in pictures for begin in begins)
-        ahead = any(begin < stop for _, stop in pictures for begin in begins)
-        for bug, how, so in ((CUT, "STANDALONE", inside), (LOOKED_UP, "EAGLE", ahead)):
-            if so and algorithm == how and bug in known.bugs:
+        ends = (
+            (
+                CUT,
+                algorithm == "STANDALONE"
+                and any(start <= begin < stop for start, stop in pictures for begin in begins),
+            ),
+            (LOOKED_UP, algorithm == "EAGLE" and any(begin < stop for _, stop in pictures for begin in begins)),
+            (OFFSET, bool(begins) and OFFSET in known.causes.get(live.name, ())),
+        )
+        for bug, so in ends:
+            if so and bug in known.bugs:
                 return bug
     return ""
 
@@ -164,6 +171,9 @@ LEAK = (
 )
 ROWS_LEAK = r"req_to_token_pool memory leak detected!available_size=(\d+), session_held=(\d+), total_size=(\d+)"
 
+FILLS = "fill_from|_foreach_copy"
+"""What copies a forward's tables into a graph's buffers, tensor by tensor or, on a GPU, all at once."""
+
 ENDINGS: tuple[tuple[str, str, str, str, Callable[..., bool]], ...] = (
     (
         PROMISED,
@@ -246,7 +256,7 @@ ENDINGS: tuple[tuple[str, str, str, str, Callable[..., bool]], ...] = (
     (
         ENDS,
         "RuntimeError",
-        "fill_from",
+        FILLS,
         r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension 1",
         _short,
     ),
@@ -254,10 +264,10 @@ ENDINGS: tuple[tuple[str, str, str, str, Callable[..., bool]], ...] = (
         (cause, "RuntimeError", function, pattern, so)
         for function, pattern in (
             (
-                "fill_from",
+                FILLS,
                 r"The size of tensor a \(\d+\) must match the size of tensor b \(\d+\) at non-singleton dimension 1",
             ),
-            ("fill_from", r"output with shape \[3, 1\] doesn't match the broadcast shape \[3, \d+\]"),
+            (FILLS, r"output with shape \[3, 1\] doesn't match the broadcast shape \[3, \d+\]"),
             ("_pad_inputs_to_size", r"Trying to create tensor with negative dimension -\d+: \[3, -\d+\]"),
         )
         for cause, so in ((MERGED, _merged), (ENDED, KnownHistories.unfit))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ropecheck.adapters import protocol
-from ropecheck.adapters.events import Event
+from ropecheck.adapters.events import Event, Opened, Output
 from ropecheck.conformance.judge.outcome import Failure
 from ropecheck.conformance.known.endings import SILENT
 from ropecheck.conformance.known.failures import CAUSES, FOLDER, load
+from ropecheck.conformance.known.model import OFFSET
 from ropecheck.conformance.known.scheduler import CUT, LOOKED_UP
 from ropecheck.conformance.known.stream import SURVIVES, expected
 from tests.adapters_sglang.support import Worker
@@ -71,6 +72,22 @@ def test_a_draft_that_sees_nothing_ends_with_a_picture(stream: tuple[Event, ...]
     told, bugs = (HEADER, *stream), frozenset(CAUSES)
     assert [one.causes for one in expected(told, [END], bugs, EAGLE)] == [(LOOKED_UP,)] * so
     assert not expected(told, [END], bugs - {LOOKED_UP}, EAGLE)
+
+
+@pytest.mark.parametrize(("offset", "so"), [(2, True), (None, False)])
+def test_an_offset_before_a_picture_ends_a_gpu_silently(offset: int | None, so: bool) -> None:
+    """On a CPU the same window raises IndexError (ENDINGS)."""
+    first = arrive("a", session="s")
+    told = (
+        HEADER,
+        Opened("s"),
+        first,
+        extend(0, ROWS),
+        Output("a", (7,), "length"),
+        arrive("b", session="s", parent="a", offset=offset),
+    )
+    bugs = frozenset({OFFSET})
+    assert [one.causes for one in expected(told, [END], bugs, {})] == [(OFFSET,)] * so
 
 
 def test_what_a_whole_server_alone_shows_names_its_cause() -> None:

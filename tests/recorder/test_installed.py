@@ -254,7 +254,7 @@ def test_a_kernel_that_failed_is_nobodys_fault_here(engine: Engine) -> None:
         raise RuntimeError("CUDA error: device-side assert triggered")
 
     scheduler = engine.Scheduler()
-    engine.sinks[0].put = fails  # type: ignore[method-assign]
+    engine.sinks[0].put = fails  # type: ignore[assignment, method-assign]
     assert scheduler.flush_cache() == "flush_cache"
     assert engine.sinks[0].said == ["close"] and not watch._active
     scheduler = engine.Scheduler()
