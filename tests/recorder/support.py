@@ -95,11 +95,13 @@ class Event:
     reached = True
     waited = 0
 
+    recorded = False
+
     def record(self) -> None:
-        pass
+        self.recorded = True
 
     def query(self) -> bool:
-        return Event.reached
+        return self.recorded and Event.reached
 
     def synchronize(self) -> None:
         Event.waited += 1

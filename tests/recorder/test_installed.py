@@ -192,6 +192,15 @@ def test_before_a_scheduler_is_built_everything_passes(engine: Engine) -> None:
     assert engine.sinks == [] and engine.calls == ["send"]
 
 
+def test_who_looks_gets_no_answers(engine: Engine) -> None:
+    scheduler, run = engine.Scheduler(), engine.runner()
+    sink = engine.sinks[0]
+    sink.looks = True
+    watch._run_batch(lambda self: run.forward(batch("DECODE", "a")), scheduler)
+    assert watch._processed(lambda self, batch, result: result, scheduler, None, 5) == 5
+    assert len(sink.looked) == 1 and sink.entries == [] and sink.said == [] and watch._active[0]._open == []
+
+
 def test_a_forward_that_raises_has_ended(engine: Engine) -> None:
     engine.Scheduler()
     run = engine.runner()

@@ -327,11 +327,13 @@ def test_rest_is_told_once_when_nothing_runs_and_nothing_waits(seen: Recorded) -
 
 
 def test_when_the_loop_raises_what_is_under_way_is_complete(seen: Recorded) -> None:
-    seen.launched(batch("DECODE", "a"), next_token_ids=[5])
+    for name in "ab":
+        seen.launched(batch("DECODE", name), next_token_ids=[5])
     seen.recorder.begin()
-    seen.forward(runner(), batch("DECODE", "b"))
+    for name in "cd":
+        seen.forward(runner(), batch("DECODE", name))
     seen.recorder.died(ValueError(f"first {'x' * 400}\nsecond"))
-    assert [entry.settled for entry in seen.sink.entries[:2]] == [True, True]
+    assert [entry.settled for entry in seen.sink.entries[:4]] == [True] * 4
     died = seen.sink.entries[-1]
     assert (died.error, died.message[:7], len(died.message)) == ("ValueError", "first x", 300)
     seen.recorder.died(ValueError())
