@@ -202,9 +202,10 @@ def test_an_answer_is_none_of_the_drafts_that_were_not_taken(adapter: Any, nets:
     """A verify would take it."""
     nets.network.accept = 0
     token = nets.network.token("r0", 5)
-    drafts = [[500, token, token + 1, 23, 24, 25, 26]]
-    nets.target.forward(verify(adapter, BUSH, drafts, [5], "r0"))
-    assert nets.told[0].answers == ((token + 2,),)
+    for beside, other in ((22, 1), (token + 1, 2)):
+        drafts = [[500, token, beside, 23, 24, 25, 26]]
+        nets.target.forward(verify(adapter, BUSH, drafts, [5], "r0"))
+        assert nets.told[-1].answers == ((token + other,),)
 
 
 # ---------------------------------------------------------------- what is told of others

@@ -226,7 +226,7 @@ class Player:
 
     def _decodes(self) -> bool:
         """Whether another engine computes prompts for this one."""
-        return getattr(getattr(self.scheduler, "disaggregation_mode", None), "value", "") == "decode"
+        return getattr(getattr(self.scheduler, "disaggregation_mode", None), "value", None) == "decode"
 
     def _held(self) -> tuple[str, ...]:
         return tuple(req.rid for ref in self._made if (req := ref()) is not None)
