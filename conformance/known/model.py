@@ -87,7 +87,6 @@ class Raises(Exception):
     """The engine raises."""
 
     def __init__(self, type: str, message: str, function: str) -> None:
-        super().__init__(message)
         self.raised = protocol.Raised("engine", type, message, function)
 
 
@@ -235,13 +234,6 @@ class KnownEngine(ReferenceEngine):
         )
 
     # ------------------------------------------------------------ forwards
-
-    def forward(self, step: protocol.BuildForward) -> protocol.Result:
-        answered = super().forward(step)
-        for part in step.batch.parts:
-            for req in part.reqs if "extend_len" in part.fields else ():
-                self.held[req] = replace(self.held[req], retracted=False)
-        return answered
 
     def cache_delta(self, req: int) -> None:
         """Which forwards put a delta aside, `tables` knows."""

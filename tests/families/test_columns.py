@@ -394,6 +394,7 @@ def test_whole_tokens() -> None:
 
 def test_a_picture_and_its_crops() -> None:
     assert scaled((448, 448), 56) == (8, 8) and scaled((100, 400), 56) == (4, 16) and scaled((10, 9000), 56) == (1, 225)
+    assert scaled((9000, 10), 56) == (240, 1)
     assert slicing((448, 4480), 9) == (1, 9) and slicing((4480, 448), 9) == (9, 1)
     assert slicing((448, 1344), 2) == (1, 3)  # one more than wanted, and the shape
     assert slicing((448, 896), 3) == (1, 2)  # a row of three is farther from twice as wide

@@ -230,8 +230,10 @@ def test_a_search_that_is_sent_back_keeps_its_rows(pausing: bool, bug: str) -> N
     known.retract("a")
     assert known.sent_back == {"a": bug} and known.kept_rows == 2
     taken(known, arrive("b")).running = True
+    taken(known, arrive("c", beams=2)).running = True
     known.retract("b")
-    assert set(known.sent_back) == {"a"}
+    known.retract("c")
+    assert set(known.sent_back) == {"a", "c"} and known.kept_rows == 3
     known.see(Control("continue"), 2)
     assert known.pausing is pausing
 
@@ -487,6 +489,7 @@ def read(
     """The columns that the row must read, token by token."""
     known.at = at
     place = known.read(known.live[event.reqs[row]], event, row, tokens, columns)
+    assert place.has_media or place.delta == 0
     return [list(place.column(index)) for index in tokens]
 
 
@@ -644,6 +647,8 @@ def test_a_forward_whose_columns_are_spread() -> None:
         [1, 2, 2],
         [0, 0, 0],
     ]
+    place = known.read(known.live["a"], across, 0, Tokens(3, 3), [(0,) * 3] * 3)
+    assert (place.tabulated, place.delta, place.has_media) == (6, 0, True)
 
 
 def test_a_forward_that_should_have_raised() -> None:
