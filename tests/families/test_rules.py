@@ -184,8 +184,19 @@ def test_only_a_video_is_timed_or_merged() -> None:
     assert [column[0] for column in omni.columns or ()] == [0, 1, 26]
     assert broken(at(omni, 2, (25, 1, 1)))["families.absolute_time"] == place("t", 2, 26, 25)
     assert "families.absolute_time" not in said(TRACK)
+    again = built(ERNIE4_5_VL, video(4, 2, 2), text(1), video(4, 2, 2))
+    assert [column[0] for column in again.columns or ()] == [0, 1, 2, 3, 4] and not broken(again)
+    assert broken(at(again, 4, (3, 3, 3)))["families.temporal_merge"] == place("t", 4, 4, 3)
     three = built(QWEN3_OMNI, video(2, 2, 2, 1.0))
     assert broken(at(three, 1, (12, 0, 0)))["families.absolute_time"] == place("t", 1, 13, 12)
+
+
+def test_of_several_items_each_is_looked_at() -> None:
+    tracks = built(QWEN3_OMNI, video_with_audio(1, 2, 2, 1.0, 1), text(1), video_with_audio(1, 2, 2, 1.0, 1))
+    assert not broken(tracks) and tracks.columns is not None and tracks.columns[3:] == ((2, 2, 2), (2, 2, 2))
+    assert broken(at(tracks, 4, (2, 2, 3)))["families.audio_in_video"] == place("w", 4, 2, 3)
+    frames = built(QWEN3_VL, text(1), video(1, 4, 2), text(1), video(1, 4, 2))
+    assert broken(at(frames, 5, (5, 4, 4)))["families.frame_per_run"].at == 5
 
 
 def test_glm_image_knows_what_it_will_write() -> None:
@@ -260,6 +271,8 @@ DELTA = BuiltTensor(name="delta", dtype="int64", shape=(1, 1), right=((1, 1),))
         (replace(TABLE, shape=(3, 1, 6)), None),
         (replace(TABLE, shape=(3, 7)), None),  # the width is looked at elsewhere
         (replace(TABLE, shape=(4, 6)), "wrong number of rows"),
+        (replace(TABLE, shape=(3, 2, 7), right=((3, 2, 6),)), None),
+        (replace(TABLE, shape=(2, 2, 6), right=((3, 2, 6),)), "wrong number of rows"),
         (replace(TABLE, shape=(6,)), "table shape"),
         (DELTA, None),
         (replace(DELTA, shape=(1,)), "delta shape"),

@@ -254,6 +254,7 @@ OTHER = "token {} of the answer is {}, asked afresh it is {}"
         (replace(ANSWER, got_logprobs=(-0.25, -0.5, -1.125)), None),
         (replace(ANSWER, got_logprobs=(), right_logprobs=()), None),
         (replace(ANSWER, right_logprobs=(-0.25,)), None),
+        (replace(ANSWER, got_logprobs=(-0.25,)), None),
         (
             replace(ANSWER, got=(5, 6, 9)),
             wrong("answer", 7, 9, "another token", OTHER.format(2, 9, 7), at=2),
