@@ -163,14 +163,23 @@ def test_rest_comes_after_the_engine_has_gone_idle(engine: Engine) -> None:
 
 def test_a_forward_is_recorded_in_its_batch(engine: Engine) -> None:
     scheduler, run = engine.Scheduler(), engine.runner()
-    result = message(next_token_ids=[7])
-    given = batch("DECODE", "a")
-    scheduler.loops = lambda: (run.forward(given), result)[1]
-    engine.Scheduler.run_batch = None  # not what is watched any more
-    inner = watch._run_batch(lambda self: self.loops(), scheduler)
-    assert inner is result
-    watch._processed(lambda self, batch, result: "done", scheduler, None, result)
-    assert [one.answers for one in engine.sinks[0].forwards] == [((7,),)]
+
+    def runs(forward: bool, token: int) -> Any:
+        """A batch: with a forward, or without one."""
+        result = message(next_token_ids=[token])
+
+        def inner(self: Any, more: int) -> Any:
+            if forward:
+                run.forward(batch("DECODE", "a"))
+            return result
+
+        assert watch._run_batch(inner, scheduler, more=1) is result
+        return result
+
+    run.forward(batch("DECODE", "a"))  # outside of any batch
+    for result in (runs(False, 6), runs(True, 7)):
+        assert watch._processed(lambda self, batch, result: "done", scheduler, None, result) == "done"
+    assert [one.answers for one in engine.sinks[0].forwards] == [(), ((7,),)]
 
 
 def test_a_batch_of_nobodys_is_no_forward(engine: Engine) -> None:

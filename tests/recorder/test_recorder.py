@@ -11,8 +11,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from ropecheck.adapters import events  # noqa: E402 - the others import torch
-from ropecheck.adapters.sglang.recorder import tables, watch  # noqa: E402
+from ropecheck.adapters.sglang.recorder import arrivals, tables, watch  # noqa: E402
 from tests.recorder.support import Kept, batch, runner  # noqa: E402
+from tests.recorder.test_messages import item, request  # noqa: E402
 
 
 class Recorded:
@@ -302,6 +303,17 @@ def test_tokens_on_a_device_are_copied_at_the_launch_and_waited_for_at_the_end(
     seen.recorder.processed(result)
     assert happened == ["copied", "done", "waited"]
     assert seen.sink.forwards[0].answers == ((7,),)
+
+
+# ---------------------------------------------------------------- messages
+
+
+def test_grids_are_tensors_of_the_engine_of_whatever_shape() -> None:
+    for grid in (torch.tensor([[1, 4, 6]]), torch.tensor([1, 4, 6])):
+        found = arrivals.prompt(request(4, item("IMAGE", (0, 3), image_grid_thw=grid)))
+        assert found == (events.PromptRun(kind="image", grid=(1, 4, 6)),)
+    seconds = item("VIDEO", (0, 3), video_grid_thw=torch.tensor([[2, 4, 4]]), second_per_grid_ts=torch.tensor([0.5]))
+    assert arrivals.prompt(request(4, seconds))[0].seconds_per_grid == 0.5
 
 
 # ---------------------------------------------------------------- ends

@@ -82,7 +82,8 @@ def test_a_forward_answers_one_token_a_request_and_is_told_with_it(nets: Network
     wanted = [nets.network.token("r0", 5), nets.network.token("r1", 8)]
     assert made.next_token_logits.shape == (2, VOCABULARY) and made.hidden_states is None
     assert made.next_token_logits.argmax(dim=1).tolist() == wanted
-    assert (made.next_token_logits > 0).sum().item() == 2, "whoever draws takes these"
+    assert (made.next_token_logits > 0).sum().item() == 2
+    assert made.next_token_logits.softmax(dim=1).max(dim=1).values.min() > 0.999, "whoever draws takes these"
     (told,) = nets.told
     assert (told.mode, told.draft, told.step, told.settled) == (mode.lower(), False, 0, True)
     assert told.answers == tuple((token,) for token in wanted) and told.tokens == (tokens,) * 2
@@ -110,6 +111,7 @@ def test_beside_the_best_token_other_beams_find_theirs(nets: Networks, width: in
         assert order[0] == answer[0] and len(likely) == 2 * width == len(set(order))
         assert len(set(made[row][likely].tolist())) == 2 * width, "no two are as likely"
         assert all(10 <= token < 460 for token in order)
+        assert made[row].softmax(dim=0).max() < 0.1, "a beam that takes another is not lost"
     assert made[0].nonzero().tolist() != made[1].nonzero().tolist()
 
 
@@ -183,6 +185,7 @@ def test_what_a_verify_answers_is_what_its_logits_make_of_the_tree(
             own = logits[row * 7 : row * 7 + 7]
             assert list(told.answers[row]) == walked(own, tree, DRAFTS[row])
             assert (own > 0).sum() == len(told.answers[row]), "no other node is answered"
+            assert own[(own > 0).any(dim=1)].softmax(dim=1).max(dim=1).values.min() > 0.999
             assert told.answers[row][-1] == nets.network.token(f"r{row}", length + 3 * row + len(told.answers[row]) - 1)
             taken.add(len(told.answers[row]) - 1)
         assert told.nodes == 7
