@@ -272,6 +272,7 @@ def test_a_canvas_of_a_thumbnail() -> None:
         (3, 8, [0, 4, 7]),  # 3.5
         (3, 6, [0, 2, 5]),  # 2.5
         (4, 6, [0, 2, 3, 5]),  # 1.67 and 3.33
+        (6, 8, [0, 1, 3, 4, 6, 7]),  # 1.4, 2.8, 4.2, 5.6
     ],
 )
 def test_places_are_spread_evenly(count: int, size: int, places: list[int]) -> None:

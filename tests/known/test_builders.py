@@ -283,3 +283,16 @@ def test_what_is_predicted_is_what_was_answered() -> None:
     right = builders.answer(case, case.laid, tables(), {ORDINALS})
     assert builders.predicted(case, right, {LINES}) == found  # what it would give, told as overdue
     assert builders.predicted(case, right, {FRAME_ONLY}) == ()
+
+
+def test_a_right_answer_beside_what_the_released_code_would_give() -> None:
+    case = Case(
+        "x",
+        "qwen3_omni",
+        ((Segment(kind="track", grid=(1, 40, 2), seconds=1.0, features=100), Segment(kind="text", tokens=2)),),
+    )
+    right = builders.answer(case, case.laid, tables(), set[str]())
+    found = builders.predicted(case, right, {RELEASED})
+    released = builders.answer(case, case.laid, tables(), {RELEASED})
+    assert found and not agree(case, case.laid, right, released)
+    assert builders.predicted(case, released, {RELEASED}) == found

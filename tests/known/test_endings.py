@@ -238,6 +238,7 @@ def test_an_items_place_that_was_cut_off() -> None:
 def test_a_turn_that_comes_back_without_its_session() -> None:
     """Of nine tokens, its table six wide: a window from token 2 on has seven, and four columns."""
     scene = Scene(ENDS)
+    scene.request("z")
     scene.request("a", outputs=4)
     scene.known.media["a"] = table(6)
 
@@ -336,6 +337,9 @@ def test_forgotten_chunks_that_fill_the_pool() -> None:
     for unkept, so in ((0, False), (68, False), (69, True), (99, True), (100, False)):
         scene.known.unkept = unkept
         assert scene.ends(FULL) is so
+    small = Scene(UNKEPT, max_total_tokens=10)
+    small.known.unkept = 1
+    assert small.ends(FULL)
     usual = Scene(UNKEPT)  # 4000, and chunks of 32
     for unkept, so in ((3967, False), (3968, True), (3999, True), (4000, False)):
         usual.known.unkept = unkept
@@ -416,6 +420,7 @@ def test_an_end_without_a_word() -> None:
 
     def silent(computed: int, running: bool = False, bug: str = CUT, draft: str = "STANDALONE") -> str:
         known = KnownHistories("qwen2_vl", {bug}, {"speculative_algorithm": draft})
+        known.arrive(arrive("z", WORDS))
         live = known.arrive(arrive("a", IMAGE))
         assert live is not None
         live.computed, live.running = computed, running

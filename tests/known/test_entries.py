@@ -223,6 +223,9 @@ def test_the_entry_that_is_closest() -> None:
     must = [replace(OTHER, causes=(FROM_T,))]
     assert nearest(OTHER, [far, shape, here, none], must) is here
     assert nearest(OTHER, [far, shape, none], must) is shape and nearest(OTHER, [far, none], must) is far
+    mode = known("mode", cause=FROM_T, mode="extend", signature="all zero")
+    rule = known("rule", cause=FROM_T, rule="table.width", signature="all zero")
+    assert nearest(OTHER, [rule, mode], must) is mode and nearest(OTHER, [mode, rule], must) is mode
     assert nearest(OTHER, [none], must) is None and nearest(OTHER, [far, here], []) is None
     assert nearest(OTHER, [here, none], [OTHER]) is none  # of no cause in particular
     assert nearest(OTHER, [known(cause="")], [OTHER]) is None

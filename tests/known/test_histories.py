@@ -467,6 +467,7 @@ def test_forms_that_a_table_may_have() -> None:
     assert forms(either, "a", most=4) == [3, 4, 5]
     several = Media([inputs(3)], growing={"a": range(1, 3)})
     assert sorted(forms(several, most=4)) == [3, 4, 5] and set(several.growing) == {"a"}
+    assert forms(Media([inputs(1)], growing={"a": range(1, 2)}), most=2) == [1, 2, 3]
     nothing = Media([NOTHING], growing={"a": range(2, 3)})
     assert grown(nothing, "a", 20, ()) == [NOTHING]
     two = Media([inputs(3)], growing={"a": range(2, 3), "b": range(3, 4)})
@@ -537,6 +538,8 @@ def test_a_draft_that_reads_the_prompt() -> None:
         known = both(*bugs)
         assert read(known, frozen, 0, Tokens(3, 1), [(1,)] * 3) == [column]
         assert known.causes["a"] == set(bugs)
+        first = read(both(*bugs), frozen, 0, Tokens(0, 1), [(-2,)] * 3)
+        assert first == [[-2 if bugs else 0] * 3]
         other = both(*bugs)
         read(other, frozen, 0, Tokens(5, 1), [(3,)] * 3)
         assert other.causes["a"] == set()  # behind the table

@@ -274,9 +274,10 @@ def test_a_draft_that_reads_the_prompt() -> None:
 
 def test_a_delta_is_put_aside_where_columns_are_made_one_by_one() -> None:
     """Both of a batch's windows pass their tables, in a session: both requests' deltas are kept."""
-    tree = (*FIRST, Turn(0, 1, WORDS, parent=0), Turn(0, 2, (text(4),), parent=0))
+    other = (Open(1), Turn(1, 5, (text(2), image(1, 4, 6))), extend([window(5)]), Finish(5))
+    tree = (*FIRST, *other, Turn(0, 1, WORDS, parent=0), Turn(1, 2, (text(4),), parent=5))
     engine, outcome = ran((), *tree, extend([window(1), window(2)]))
-    assert engine.inputs[1].aside == engine.inputs[2].aside == (-2,) and not outcome.failures
+    assert (engine.inputs[1].aside, engine.inputs[2].aside) == ((-2,), (-3,)) and not outcome.failures
     separate, _ = ran((), Submit(0, PICTURE), Submit(1, PICTURE), extend([window(0), window(1)]), decode([0, 1]))
     assert separate.inputs[0].aside == separate.inputs[1].aside == ()
     ended, _ = ran((ENDED,), *FIRST, *turn(1))

@@ -119,6 +119,7 @@ def test_every_field_of_a_batch(
             {"block_size": 4, "block_offset": (6,)},
             r"dllm_extend\.block_offset: 6 is no multiple of block_size 4",
         ),
+        ("dllm_extend", rows(3, 1), {"block_offset": (0, -1)}, r"block_offset: -1 is below 0"),
         ("dllm_extend", rows(3), {"block_offset": 4}, "block_offset: one value per row, 1 in all"),
     ],
 )
