@@ -172,6 +172,7 @@ def test_hunyuan_goes_on_at_its_index() -> None:
     assert broken(replace(NUMBERED, delta=-1)) == {"families.hunyuan_vl.four_rows": found, "families.delta": found}
     three = replace(NUMBERED, columns=tuple(column[:3] for column in NUMBERED.columns or ()))
     assert broken(three)["families.hunyuan_vl.four_rows"] == place("index", 0, 0, 0)
+    assert broken(at(NUMBERED, 2, (2, 0, 0)))["families.hunyuan_vl.four_rows"] == place("index", 2, 2, 2)
 
 
 def test_only_a_video_is_timed_or_merged() -> None:
