@@ -119,6 +119,15 @@ def _code(function: ast.AST, kind: str = "", nth: int = 0) -> CodeType:
     return next(one for one in whole.co_consts if isinstance(one, CodeType) and one.co_name == changed.name)
 
 
+def becomes(edit: Edit) -> str:
+    """The edited line, to argue about: a line has several numbers, and which is the n-th is not seen in it."""
+    function: Any = plant.function_in(plant.tree_of(importlib.import_module(edit.module)), edit.function)
+    before = ast.unparse(function).splitlines()
+    [one for one in plant.places(function) if one[0] == edit.kind][edit.nth][1]()
+    after = ast.unparse(function).splitlines()
+    return next((new.strip() for old, new in zip(before, after, strict=False) if old != new), "")
+
+
 def drawn(folders: list[str], per_function: int, seed: int) -> Iterator[Edit]:
     """So many edits of each function; the functions in any order."""
     found = list(functions(folders))
@@ -307,7 +316,8 @@ class Mutation:
             elif state == "never run" and (one.module, one.function) in early:
                 state = AT_IMPORT
             self.counts[state] += 1
-            print(f"{state:10} {one} ({said})", file=sys.__stderr__, flush=True)
+            edited = "" if state == "noticed" else f": now {becomes(one)}"
+            print(f"{state:10} {one}{edited} ({said})", file=sys.__stderr__, flush=True)
         return True
 
     def _tests(self, items: list[pytest.Item]) -> list[list[tuple[int, float]]]:
