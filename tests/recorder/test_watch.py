@@ -3,6 +3,7 @@ that its own faults do not."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -284,6 +285,10 @@ def test_the_start_of_python_runs_what_it_hides(tmp_path: Path) -> None:
 
     (tmp_path / "sitecustomize.py").write_text("print('theirs')\n")
     env = record.environment(tmp_path / "out", path=str(tmp_path))
+    hides = importlib.util.find_spec("ropecheck.adapters.sglang.recorder.site.sitecustomize")
+    assert (
+        hides is not None and hides.origin and env["PYTHONPATH"].split(os.pathsep)[0] == str(Path(hides.origin).parent)
+    )
     code = "import sys; print(any(name.startswith('ropecheck') for name in sys.modules))"
     for folder, ours in ((env[record.FOLDER], "True"), ("", "False")):
         done = subprocess.run(

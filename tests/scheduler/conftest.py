@@ -1,5 +1,5 @@
-"""The adapter's modules that import classes of the engine's scheduler: with classes of a few lines under those names,
-unless the engine itself is imported by now."""
+"""`MODULES`, which import classes of the engine's scheduler: with classes of a few lines under those names, unless
+the engine itself is imported by now."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from typing import Any
 import msgspec
 import pytest
 
-HERE = "ropecheck.adapters.sglang.scheduler"
+MODULES = (
+    "ropecheck.adapters.sglang.scheduler.intake",
+    "ropecheck.adapters.sglang.scheduler.network",
+    "ropecheck.adapters.sglang.scheduler.player",
+)
 
 
 def message(name: str, *required: str, **fields: Any) -> Any:
@@ -99,9 +103,7 @@ def adapter() -> Iterator[Any]:
                         patch.setitem(sys.modules, one, ModuleType(one))
                 vars(sys.modules[name]).update(names)
                 vars(sys.modules[parent])[last] = sys.modules[name]
-            for name in ("intake", "network", "player"):
-                patch.setitem(sys.modules, f"{HERE}.{name}", None)  # so that it is gone afterwards
-                del sys.modules[f"{HERE}.{name}"]
-        yield SimpleNamespace(
-            **{name: importlib.import_module(f"{HERE}.{name}") for name in ("intake", "network", "player")}
-        )
+            for name in MODULES:
+                patch.setitem(sys.modules, name, None)  # so that it is gone afterwards
+                del sys.modules[name]
+        yield SimpleNamespace(**{name.rpartition(".")[2]: importlib.import_module(name) for name in MODULES})

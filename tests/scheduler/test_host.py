@@ -51,6 +51,7 @@ class Player:
                 while True:
                     pass
             case "ours":
+                self.dead = True
                 raise OwnFault("our own")
             case "lacks":
                 raise build.NoSuchArgument("no such message")

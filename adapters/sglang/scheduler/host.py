@@ -326,7 +326,6 @@ def _plays(pipes: list[int], player: Any, told_of: dict[str, bool], device: str 
                 told = Told(trace=played, functions=seen, ran=tuple(ran), dead=player.dead)
                 told_of = {}
             except OwnFault as fault:
-                player.dead = True
                 told = Told(problem=str(fault), stage="adapter", dead=True)
             except build.NoSuchArgument as lacking:
                 told = Told(problem=str(lacking), stage="not offered", dead=player.dead)
@@ -337,7 +336,7 @@ def _plays(pipes: list[int], player: Any, told_of: dict[str, bool], device: str 
 def main() -> None:
     """The life of a process that was started afresh. Arguments: the number of its end of the socket; the device, for a
     player that stands alone."""
-    device = "".join(sys.argv[2:3])
+    device = "".join(sys.argv[2:])
     boot.prepare_environment(device or "cpu")
     boot.silence()
     absent_packages.install()
