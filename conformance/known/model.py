@@ -294,9 +294,7 @@ class KnownEngine(ReferenceEngine):
         elif step.reqs and step.mode not in BY_DELTA:
             for req, (start, count) in zip(step.reqs, step.batch.windows, strict=True):
                 inputs = self.inputs.get(req)
-                if inputs is None or start + count <= inputs.width:
-                    continue
-                if self.held[req].session is not None or start >= inputs.width:
+                if inputs is not None and start + count > inputs.width:  # a session's turn: others' tables reach
                     inputs.put_aside()
 
     def dealt(self, step: protocol.BuildForward, right: BatchTables, lines: Sequence[Timeline]) -> BatchTables:

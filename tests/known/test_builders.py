@@ -273,6 +273,17 @@ def test_what_is_answered_in_another_form() -> None:
     assert builders.answer(CASE, prompts, tables(), {"KeyError: it: is"}) == Raised("engine", "KeyError", "it: is", "")
 
 
+def test_columns_ahead_of_a_batch() -> None:
+    """One prompt writes a picture of two tokens; the other has one, and nothing ahead but what a slip fills in."""
+    target, picture = Segment(kind="target", grid=(1, 1, 2)), Segment(kind="image", grid=(1, 2, 2))
+    words = Segment(kind="text", tokens=2)
+    case = replace(CASE, family="glm_image", prompts=((words, target), (picture, words)))
+    for gives, filled in ((FLAT, False), (SLIPPED, True)):
+        found = builders.answer(case, case.laid, tables(), {gives})
+        assert isinstance(found, PromptTables) and found.ahead is not None and found.ahead.shape == (2, 3, 3)
+        assert array(found.ahead)[0].any() and bool(array(found.ahead)[1].any()) is filled
+
+
 def test_what_is_predicted_is_what_was_answered() -> None:
     lines = builders.predicted(CASE, tables(), {LINES})
     assert lines == ()  # right either way

@@ -352,13 +352,13 @@ def test_forgotten_chunks_that_fill_the_pool() -> None:
         (UNKEPT, lambda known: setattr(known, "unkept", 5), (5,), (0, 4, 6, -5)),
         (
             ENDS,
-            lambda known: (known.ended.update(a=4, b=3, c=9), known.shared.update(s=("a", "b"))),
+            lambda known: (known.ended.update(a=4, b=3, c=9), known.shared.update(s=("a", "b"), t=("x", "y"))),
             (1, 7),
             (0, 8, -1),
         ),
         (
             PAUSED,
-            lambda known: (known.ended.update(a=4, b=9), known.sent_back.update(a=PAUSED, b=PREEMPTED)),
+            lambda known: (known.ended.update(a=4, b=9), known.sent_back.update(a=PAUSED, b=PREEMPTED, x=PAUSED)),
             (-1, -4),
             (0, -5, 1),
         ),

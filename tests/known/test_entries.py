@@ -104,6 +104,7 @@ def test_what_is_new_beside_a_base() -> None:
     assert (
         otherwise(replace(FAILURE, rule="table.width"), base) == "" == otherwise(replace(FAILURE, mode="mixed"), base)
     )
+    assert otherwise(replace(FAILURE, mode="extend"), base) == "all zero: zeros"
     stands = OnBase("0.5.22")
     assert stands.name == "base 0.5.22" and "number for number" in stands.reason and "not caused" in stands.link
 
@@ -535,6 +536,10 @@ def test_a_witness_is_of_a_family_that_the_target_offers() -> None:
     elsewhere = differences.witness(asr, "sglang")  # it has no Qwen2.5-Omni
     assert elsewhere.family == "qwen3_omni"
     assert elsewhere.name.removeprefix("qwen3_omni") == first.name.removeprefix("qwen2_5_omni")
+    far = next(one for one in chosen_cases("qwen2_5_omni") if one.name.endswith("left-padded batch"))
+    asr = replace(asr, witness=far.name, families=("qwen3_omni", "qwen2_5_omni"))
+    assert differences.witness(asr, "transformers") == far
+    assert differences.witness(asr, "sglang").name == "qwen3_omni: left-padded batch"
     with pytest.raises(UsageError, match="no case of its families is named 'roses'"):
         differences.witness(replace(entry, witness="roses"))
 

@@ -490,7 +490,7 @@ def read(
     """The columns that the row must read, token by token."""
     known.at = at
     place = known.read(known.live[event.reqs[row]], event, row, tokens, columns)
-    assert place.has_media or place.delta == 0
+    assert place.tabulated == len(place.rows[0]) and (place.has_media or place.delta == 0)
     return [list(place.column(index)) for index in tokens]
 
 

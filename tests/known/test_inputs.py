@@ -177,5 +177,7 @@ def test_the_media_of_the_first_tokens() -> None:
     for tokens in (5, 6, 50):
         whole = cut(held(), tokens)
         assert whole is not None and whole.width == 5 and (whole.delta, whole.items) == (-2, ((1, 5),))
+    kept = cut(Inputs(held().table, 9, ((1, 5),)), 5)
+    assert kept is not None and kept.delta == 9  # all of it: as it was
     two = Inputs(held().table, -2, ((0, 1), (3, 5)))
     assert [one and one.items for one in (cut(two, 3), cut(two, 4))] == [((0, 1),), ((0, 1), (3, 4))]

@@ -10,10 +10,12 @@ from msgspec.structs import replace
 
 from ropecheck.adapters import events, protocol
 from ropecheck.adapters.events import Arrived, Closed, Died, Event, Forward, Opened, Output, PromptRun, Retracted
+from ropecheck.conformance.judge.outcome import Failure
+from ropecheck.conformance.known.endings import SILENT
 from ropecheck.conformance.known.failures import CAUSES
 from ropecheck.conformance.known.model import FROM_T
-from ropecheck.conformance.known.scheduler import KnownHistories
-from ropecheck.conformance.known.stream import expected, predicted
+from ropecheck.conformance.known.scheduler import CUT, KnownHistories
+from ropecheck.conformance.known.stream import SURVIVES, expected, predicted
 from ropecheck.conformance.scripts.chosen import all_scripts
 from ropecheck.conformance.trace.check import check_lines
 from ropecheck.conformance.trace.verdict import PREFIX, each
@@ -201,3 +203,17 @@ def test_what_a_script_on_a_scheduler_with_the_bugs_fails_in() -> None:
     assert [(one.key, one.causes) for one in found] == [(failures[0].key, (FROM_T,))]
     assert predicted(script, played, (), frozenset(CAUSES)) == () == predicted(script, played, failures, frozenset())
     assert predicted(script, protocol.Done(), failures, frozenset(CAUSES)) == ()
+
+
+def test_an_end_without_a_word_is_expected_where_a_bug_ends_it_so() -> None:
+    """A draft that sees, and a window that begins in a picture."""
+    stream: list[Event] = [HEADER, arrive(), extend(0, tuple(row[:3] for row in ROWS))]
+    end = Failure(rule=SURVIVES, mode="scheduler", signature=SILENT, step=2, label="", message="")
+    sees, blind = {"speculative_algorithm": "STANDALONE"}, {"speculative_algorithm": "EAGLE3"}
+
+    def causes(failure: Failure, server: Mapping[str, object], *more: Event) -> list[tuple[str, ...]]:
+        return [one.causes for one in expected([*stream, *more], [failure], frozenset(CAUSES), server)]
+
+    assert causes(end, sees) == [(CUT,)] and causes(end, blind) == []
+    assert causes(replace(end, signature="raises IndexError in embed"), sees) == []
+    assert causes(end, sees, extend(3, tuple(row[3:] for row in ROWS)), decode(5, 3)) == []
