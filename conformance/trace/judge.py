@@ -88,7 +88,7 @@ class Judge:
                 self._saw("gap")
             case events.Died():
                 yield from _held(histories)
-                name = event.where.rsplit(" ", 1)[-1] if event.where else ""
+                name = event.where.rpartition(" ")[2]
                 error = f"raises {event.error}" + (f" in {name}" if name else "")
                 message = f"{event.error}: {event.message}"
                 end = scheduling.LoopEnd(error=error, message=message)

@@ -212,7 +212,7 @@ class Histories:
             if running and before is not None and event.replace:
                 before.replaced_by, before.went_on = live, 0
         live.wrong = parent.wrong if parent is not None else ""
-        if event.replace and not session.streaming:
+        if event.replace:
             self._cut_tree(session, name)
         live.parent = name
         if parent is not None and parent.width:
@@ -235,8 +235,9 @@ class Histories:
 
     def _join(self, event: events.Arrived, history: History, tabulated: int, refuse: bool | None) -> LiveRequest:
         place = self._place(history, tabulated)
-        width = len(place.rows[0])
-        live = LiveRequest(event.req, history, width, place, event.max_new_tokens, event.session, refuse=refuse)
+        live = LiveRequest(
+            event.req, history, self._width(history), place, event.max_new_tokens, event.session, refuse=refuse
+        )
         live.beams = event.beams
         self.live[event.req] = live
         return live
@@ -263,8 +264,7 @@ class Histories:
             return joined(cut(self.family, whole, kept), new), kept
         if event.drop_previous_output:
             return joined(without_reply(parent.history, new)), parent.width
-        kept = parent.width + (reply if said else 0)
-        return joined(continued(parent.history, said, new)), kept
+        return joined(continued(parent.history, said, new)), parent.width + reply
 
     def _cut_tree(self, session: TracedSession, name: str) -> None:
         """replace: the parent's children are gone, or without a parent every turn."""
