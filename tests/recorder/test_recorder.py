@@ -303,6 +303,9 @@ def test_tokens_on_a_device_are_copied_at_the_launch_and_waited_for_at_the_end(
     seen.recorder.processed(result)
     assert happened == ["copied", "done", "waited"]
     assert seen.sink.forwards[0].answers == ((7,),)
+    for here in (torch.tensor([8]), [8], None):
+        seen.recorder.ran(SimpleNamespace(next_token_ids=here))
+    assert happened == ["copied", "done", "waited"], "what is on the host is not copied"
 
 
 # ---------------------------------------------------------------- messages

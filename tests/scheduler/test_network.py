@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from ropecheck.adapters.sglang.recorder import tables  # noqa: E402 - it imports torch
 from ropecheck.adapters.sglang.scheduler.build import HIDDEN, STOP, VOCABULARY  # noqa: E402
+from tests.recorder.support import Event, OnGpu, Torch  # noqa: E402
 from tests.recorder.support import batch as batch_of  # noqa: E402
 
 
@@ -92,6 +93,22 @@ def test_a_forward_answers_one_token_a_request_and_is_told_with_it(nets: Network
 def test_lengths_that_the_device_alone_knows_count(nets: Networks) -> None:
     late = batch("DECODE", "r0", seq_lens_cpu=None, seq_lens=torch.tensor([6]))
     assert nets.target.forward(late).next_token_logits.argmax().item() == nets.network.token("r0", 6)
+
+
+def test_what_a_device_alone_knows_is_waited_for(adapter: Any, nets: Networks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lengths and trees decide what is answered; tables alone are not waited for."""
+    monkeypatch.setattr(tables, "torch", Torch())
+    positions = torch.tensor([5]).as_subclass(OnGpu)
+    nets.target.forward(batch("DECODE", "r0", mrope_positions=positions.expand(3, -1)))
+    assert Event.waited == 0
+    lengths = torch.tensor([6]).as_subclass(OnGpu)
+    nets.target.forward(batch("DECODE", "r0", seq_lens_cpu=None, seq_lens=lengths))
+    assert Event.waited == 1
+    trees = verify(adapter, BUSH, DRAFTS[:1], [5], "r0")
+    for name in ("retrieve_next_token", "retrieve_next_sibling"):
+        setattr(trees.spec_info, name, getattr(trees.spec_info, name).as_subclass(OnGpu))
+    nets.target.forward(trees)
+    assert Event.waited == 2
 
 
 def test_what_the_scheduler_made_is_told_whatever_the_runner_calls_it(nets: Networks) -> None:

@@ -487,11 +487,11 @@ def test_retractions_and_transfers_are_told_and_go_on(played: Played) -> None:
         req = played.scheduler.running[0] if played.scheduler.running else None
         if req is not None and not req.retracted:
             assert req.reset_for_retract(by=2) == "reset" and req.retracted == 2
-            assert module().ScheduleBatch([req]).process_prebuilt(more=4) == 5
+            assert module().ScheduleBatch([req, module().Req("b", 1)]).process_prebuilt(more=4) == 5
 
     played.scheduler.each = each
     told = played(arrive("a", 1))
-    assert told[1:3] == [events.Retracted("a"), events.Transfer("a", (5, 6))]
+    assert told[1:4] == [events.Retracted("a"), events.Transfer("a", (5, 6)), events.Transfer("b", (5, 6))]
 
 
 def test_a_release_without_transfers_is_watched_too(adapter: Any, scheduler: Scheduler) -> None:
