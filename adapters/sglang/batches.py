@@ -281,7 +281,7 @@ class Snapshot:
         return tuple(changed)
 
 
-def media_stamp(inputs: Any) -> tuple[int, ...] | None:
+def media_stamp(inputs: Any) -> tuple[int | None, ...] | None:
     """Identity and version of one request's multimodal inputs; None for text."""
     if inputs is None:
         return None
@@ -289,9 +289,9 @@ def media_stamp(inputs: Any) -> tuple[int, ...] | None:
     return (
         id(inputs),
         id(table),
-        -1 if table is None else table._version,
+        None if table is None else table._version,
         id(delta),
-        -1 if delta is None else delta._version,
+        None if delta is None else delta._version,
         id(items),
         len(items),
     )

@@ -130,8 +130,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[misc]
         if name == "_local_scalar_dense" and inputs[0].is_cuda:
             self.finder.to_host.append(engine_line())
         elif name in ("_to_copy", "copy_", "index", "index_put_", "index_select"):
-            # copy_ reads its second argument and writes its first.
-            source = inputs[1] if name == "copy_" and len(inputs) > 1 else inputs[-1]
+            source = inputs[-1]  # copy_ reads its second argument and writes its first
             if not source.is_cuda and any(x.is_cuda for x in outputs):
                 self.finder.to_device.append(engine_line())
             elif source.is_cuda and any(not x.is_cuda for x in outputs):

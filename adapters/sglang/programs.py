@@ -18,7 +18,7 @@ import ast
 import inspect
 import itertools
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -237,14 +237,10 @@ class Program:
                 return False
             elif name not in self._literal:
                 given[name] = value(one)
-        for place in _places(grid):
-            _id[:] = place
+        for place in itertools.product(*(range(int(one)) for one in grid)):
+            _id[:] = *place, 0, 0
             self._function(**given)
         return True
-
-
-def _places(grid: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    return itertools.product(*(range(int(one)) for one in (*grid, 1, 1)[:3]))
 
 
 def _memory(tensor: Any) -> Any:

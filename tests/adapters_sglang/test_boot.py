@@ -67,6 +67,7 @@ def imports(monkeypatch: pytest.MonkeyPatch, *missing: str, **there: Any) -> lis
 def test_what_every_version_needs_is_imported_once_and_quietly(monkeypatch: pytest.MonkeyPatch, loud: None) -> None:
     logging.disable(logging.NOTSET)
     gc.enable()
+    gc.unfreeze()
     asked = imports(monkeypatch, "torchvision")
     boot.warm()
     assert asked == ["torch", *boot.HEAVY] and not gc.isenabled() and gc.get_freeze_count() > 0
@@ -287,6 +288,8 @@ def test_a_package_more_is_stood_in_for_from_now_on(paths: None) -> None:
     absent_packages.stand_in("decord")
     absent_packages.stand_in("vllm")
     assert os.environ[absent_packages.VARIABLE] == "decord,vllm"
+    finders: list[Any] = sys.meta_path[:2]
+    assert [one.packages for one in finders] == [["vllm"], ["decord"]]
     assert importlib.import_module("vllm").ropecheck.ropecheck_stand_in
     assert absent_packages.missing(absent) is None, "once is enough"
     assert absent_packages.missing(ImportError("y", name="json")) is None

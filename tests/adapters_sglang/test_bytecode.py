@@ -59,7 +59,9 @@ def test_an_edit_of_equal_length_in_the_same_moment_is_seen(tmp_path: Path) -> N
 def test_modules_from_elsewhere_are_none_of_its_business(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "kept_other.py").write_text("")
+    hooks = [*sys.path_hooks]
     bytecode.keep(str(tmp_path / "checkout"))
+    assert sys.path_hooks[1:] == hooks
     sys.path.insert(0, str(tmp_path / "other"))
     assert not isinstance(importlib.import_module("kept_other").__loader__, bytecode.Loader)
     assert not (tmp_path / "kept").exists()

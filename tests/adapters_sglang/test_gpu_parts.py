@@ -111,13 +111,17 @@ def test_compiled_kernels_and_tritons_launches_are_noted(monkeypatch: pytest.Mon
     hook: set[Callable[[Any], None]] = set()
     one = SimpleNamespace(clamp_position=engine_function("lambda lengths: lengths - 1"))
     other = SimpleNamespace(assign_draft_cache_locs_contiguous_func=engine_function("lambda *, positions=None: 'ran'"))
+    compiled = SimpleNamespace(clamp_position_cuda=lambda: "compiled")
     triton = SimpleNamespace(knobs=SimpleNamespace(runtime=SimpleNamespace(launch_enter_hook=hook)))
-    modules(monkeypatch, kernels, forward_batch_info=one, eagle_worker_common=other, triton=triton)
+    modules(
+        monkeypatch, kernels, forward_batch_info=one, clamp_position=compiled, eagle_worker_common=other, triton=triton
+    )
     kernels.install("cuda")
     assert one.clamp_position(3) == 2 and other.assign_draft_cache_locs_contiguous_func() == "ran"
+    assert compiled.clamp_position_cuda() == "compiled"
     (launched,) = hook
     launched(SimpleNamespace(get=lambda: {"name": "position_kernel"}))
-    assert [name.rpartition(".")[2] for name in kernels.ran] == ["<lambda>", "<lambda>", "triton position_kernel"]
+    assert [name.rpartition(".")[2] for name in kernels.ran] == [*["<lambda>"] * 3, "triton position_kernel"]
     triton.knobs.runtime.launch_enter_hook = None  # a Triton before it had such hooks
     kernels.install("cuda")
     kernels.ran.clear()
@@ -178,7 +182,7 @@ def test_classes_that_have_both_ways_take_torchs(monkeypatch: pytest.MonkeyPatch
     vars(module).update(Both=Both, Inherits=Inherits, number=3)
     hooked: list[tuple[Callable[[Any], None], str]] = []
     monkeypatch.setattr(hook, "install", lambda then, trigger: hooked.append((then, trigger)))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "cutlass" else name)
     native.install()
     assert [name for _, name in hooked] == [*native.MODULES, native.DUAL_GEMM]
     for then, _ in hooked[:-1]:
@@ -188,7 +192,7 @@ def test_classes_that_have_both_ways_take_torchs(monkeypatch: pytest.MonkeyPatch
     hooked[-1][0](gemm)
     assert gemm.DualGemm()._select_mode() is None
     hooked.clear()
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name if name == "cutlass" else None)
     native.without_dual_gemm()
     assert hooked == []
 
@@ -282,11 +286,12 @@ def test_a_counter_adds_up_what_the_profiler_saw_and_who_waited(monkeypatch: pyt
     counter = cuda_cost._Counter()
 
     def waits(warn: Callable[[str], None]) -> Callable[..., Any]:
-        source = "lambda a, *, b: [warn('called a synchronizing CUDA operation'), warn('something else'), a + b][-1]"
+        waits = "warn('called a synchronizing CUDA operation')"
+        source = f"lambda a, *, b: [{waits}, warn('something else'), {waits}, a + b][-1]"
         return engine_function(source, warn=warn)
 
     assert counter(waits(warnings.warn), (1,), {"b": 2}) == 3
-    assert (counter.to_device, counter.to_host, counter.sync_lines) == (2, 1, [HERE])
+    assert (counter.to_device, counter.to_host, counter.sync_lines) == (2, 1, [HERE, HERE])
     assert asked == ["warn", "default", "synchronize"]
     with pytest.raises(ZeroDivisionError):
         counter(engine_function("lambda: 1 / 0"), (), {})
@@ -448,9 +453,8 @@ def test_a_fault_that_writes_far_away_strikes_few(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(faults_kernel, "write_far", written.append)
     engine: Any = Engine()
     faults.out_of_bounds(engine)
-    for lengths in (3, 4):
-        engine.ForwardBatch.init_new(batch("DRAFT_EXTEND_V2", rows(), lengths))
-    assert len(written) == 1 and written[0].shape == (4,)
+    built = [engine.ForwardBatch.init_new(batch("DRAFT_EXTEND_V2", rows(), lengths)) for lengths in (3, 4)]
+    assert len(written) == 1 and written[0] is built[1].positions
 
 
 def test_the_far_write_is_one_of_a_terabyte(monkeypatch: pytest.MonkeyPatch) -> None:

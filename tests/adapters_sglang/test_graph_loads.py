@@ -417,7 +417,8 @@ class Worker:
     def draft_forward(self, batch: Any) -> None:
         self.draft_runner: Any
         assert self._topk1_parents_prealloc.shape[0] >= batch.rows  # type: ignore[attr-defined]
-        assert self._topk1_score_indices_prealloc.shape[0] >= batch.rows  # type: ignore[attr-defined]
+        assert self._topk1_parents_prealloc.shape[1] == self.speculative_num_steps  # type: ignore[attr-defined]
+        assert self._topk1_score_indices_prealloc.shape == self._topk1_parents_prealloc.shape  # type: ignore[attr-defined]
         for step in range(self.speculative_num_steps - 1):  # type: ignore[attr-defined]
             tables = SimpleNamespace(positions=torch.tensor([step, step]), mrope_positions=None)
             output, graph = self.draft_runner.forward(tables, "more", other=1)

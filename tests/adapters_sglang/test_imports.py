@@ -203,6 +203,16 @@ def test_what_cannot_be_imported_is_neither_absent_nor_lost() -> None:
     with pytest.raises(CannotImport, match="libcuda"):
         made.needs("build_chain_tree")
     assert made.lost == ()
+    made.found["Session"] = ""
+    with pytest.raises(CannotImport, match="libcuda"):
+        made.needs("Session", "build_chain_tree")
+    made.broken.clear()
+    with pytest.raises(LostCapability, match=r"no Session, build_chain_tree; sglang 0\.5\.23"):
+        made.needs("Session", "Req", "build_chain_tree")
+    with pytest.raises(LostCapability, match=r"no build_chain_tree, Session"):
+        older = engine("0.5.6", lacking="build_chain_tree")
+        older.found["Session"] = ""
+        older.needs("build_chain_tree", "Session")
 
 
 def test_what_is_there_is_needed_without_complaint() -> None:

@@ -77,6 +77,7 @@ def test_sums_wrap_as_their_numbers_do_and_small_ones_are_widened() -> None:
         tl.sum(np.array([40000, 40000], np.uint16)).dtype == np.int32
         and tl.max(np.array([True, False])).dtype == np.int32
     )
+    assert tl.max(np.array([5], np.uint32)).dtype == np.uint32
     square = np.array([[1, 2], [3, 4]], np.int32)
     assert tl.sum(square, axis=1).tolist() == [3, 7] and tl.max(square, 0).tolist() == [3, 4]
     assert tl.min(square) == 1 and tl.sum(square) == 10
@@ -120,8 +121,16 @@ def columns(width, out):  # type: ignore[no-untyped-def]
 
 
 def odd_cast(given, out):  # type: ignore[no-untyped-def]
-    """A dtype of the tensor's own."""
-    tl.store(out, tl.load(given).to(given.dtype))
+    """A dtype of the tensor's own: here it wraps."""
+    there = tl.load(given)
+    tl.store(out, (there.to(tl.int32) + 65536).to(there.dtype))
+
+
+def assigned(given, out):  # type: ignore[no-untyped-def]
+    """What is kept under a name is computed as what is stored."""
+    half = tl.load(given) // 2
+    half += tl.load(given + 1) % 4
+    tl.store(out, half)
 
 
 def launched(function: Callable[..., Any], grid: tuple[int, ...], *args: Any, **named: Any) -> bool:
@@ -134,6 +143,12 @@ def test_a_program_runs_at_every_place_of_the_grid() -> None:
     assert out.tolist() == [4, -4, 2, 0, 0, 0]
     assert launched(halves, (1, 2), given, out, N=3, step=3)
     assert out.tolist() == [3, -3, 2, 0, 0, 0]
+
+
+def test_names_and_dtypes_of_tensors() -> None:
+    out = torch.zeros(1, dtype=torch.int64)
+    assert launched(assigned, (1,), torch.tensor([-7, -5]), out) and out.tolist() == [-4]
+    assert launched(odd_cast, (1,), torch.tensor([300], dtype=torch.int16), out) and out.tolist() == [300]
 
 
 def test_a_part_of_a_tensor_is_read_from_where_it_begins() -> None:

@@ -84,7 +84,7 @@ def test_a_server_on_a_gpu(release: str, option: str, monkeypatch: pytest.Monkey
 def test_a_sampler_that_asks_for_flashinfer_gets_a_stand_in(
     release: str, there: bool, needed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name if there else None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name if there or name != "flashinfer" else None)
     held = {absent_packages.VARIABLE: "decord"}
     _, environment = started(monkeypatch, "--device", "cuda", release=release, **held)
     assert environment[absent_packages.VARIABLE] == ("decord,flashinfer" if needed else "decord")

@@ -23,6 +23,7 @@ from ropecheck.adapters import family_configs, protocol
 from ropecheck.adapters.batch import Batch, BatchPart
 from ropecheck.adapters.sglang import coverage as lines
 from ropecheck.adapters.sglang import forwards, jobs, kernels, more_modes, outside, stand_ins, trace
+from ropecheck.adapters.sglang import state as state_module
 from ropecheck.adapters.sglang.capabilities import Absent, LostCapability
 from ropecheck.adapters.sglang.compare import Comparator
 from ropecheck.adapters.sglang.coverage import Coverage
@@ -111,9 +112,10 @@ def compared(label: str, expect: tuple[protocol.TablePair, ...]) -> protocol.Bui
     return protocol.BuildForward(batch=Batch("decode", (BatchPart(),)), expect=expect)
 
 
-def test_tables_are_settled_in_their_answers() -> None:
+def test_tables_are_settled_in_their_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Right ones, wrong ones, those that differ in shape, and those that nobody expects."""
     right = protocol.TablePair("", pack(torch.tensor([1, 2])), pack(torch.tensor([[1, 2]] * 3)))
+    monkeypatch.setattr(state_module, "perf_counter_ns", iter(range(100, 900, 7)).__next__)
     state = JobState(None, job())  # type: ignore[arg-type]
     asked = compared("", (right,))
 
@@ -130,7 +132,7 @@ def test_tables_are_settled_in_their_answers() -> None:
     assert isinstance(answer, protocol.TablesAnswer) and answer.changed == ("reqs",) and results[0] == protocol.Done()
     assert answer.tables[0] == protocol.TablePair("", None, None, True)
     assert answer.tables[1].positions == pack(torch.tensor([7, 8])) and answer.tables[2:] == made[2:]
-    assert state.compare_ns > 0
+    assert state.compare_ns == 7 * 4, "three are compared, and once all are settled"
     held = results[:]
     state.settle(results)
     assert results == held
@@ -266,6 +268,7 @@ def test_lines_are_told_of_files_that_speak_of_positions_alone(tmp_path: Path, m
     body = "def run(flag):\n    if flag:\n        return 1\n    return 2\n"
     (tmp_path / "srt" / "rows.py").write_text(f"# mrope\n{body}")
     (tmp_path / "plain.py").write_text(body)
+    (tmp_path / "other.py").write_bytes(b"# \xff\n")
     engine = ModuleType("sglang")
     engine.__file__ = str(tmp_path / "__init__.py")
     monkeypatch.setitem(sys.modules, "sglang", engine)

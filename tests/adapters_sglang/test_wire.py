@@ -34,12 +34,14 @@ def test_numbers_between_others_are_the_same_numbers() -> None:
         assert found.as_strided(numbers.shape, found.stride(), 1).unique().tolist() == [-1]
 
 
-def test_a_tensor_of_another_kind_or_place_is_packed_as_its_numbers() -> None:
+def test_a_tensor_of_another_kind_or_place_is_packed_as_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     from ropecheck.adapters.sglang.kernels import OnGpu
     from ropecheck.adapters.sglang.wire import pack
 
     plain = torch.tensor([1, 2], dtype=torch.int32)
     assert pack(plain.as_subclass(OnGpu)) == pack(plain)
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda tensor: plain)
+    assert pack(torch.zeros(2, dtype=torch.int32, device="meta")) == pack(plain)
     packed = pack(plain)
     assert packed is not None and packed.dtype == "int32" and len(packed.data) == 8
 
