@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
-from ropecheck.adapters import events
-from ropecheck.adapters.sglang.recorder import watch
-from tests.recorder.support import Kept, batch, runner
+from ropecheck.adapters import events  # noqa: E402 - the others import torch
+from ropecheck.adapters.sglang.recorder import watch  # noqa: E402
+from tests.recorder.support import Kept, batch, runner  # noqa: E402
 
 CALLS = (
     "handle_generate_request abort_request open_session close_session pause_generation continue_generation flush_cache"
@@ -199,6 +199,24 @@ def test_before_a_scheduler_is_built_everything_passes(engine: Engine) -> None:
     engine.SenderWrapper().send_output(SENT)
     assert watch._run_batch(lambda self: 5, None) == 5 and watch._processed(lambda *_: 6, None, None, None) == 6
     assert engine.sinks == [] and engine.calls == ["send"]
+
+
+def test_a_replayed_graph_is_read_after_its_forward(engine: Engine) -> None:
+    engine.Scheduler()
+    run = engine.runner()
+    buffers = message(positions=torch.tensor([0, 0]), mrope_positions=torch.zeros((3, 2), dtype=torch.int64))
+    run.graph_runner = message(buffers=buffers)
+
+    def replay(*_: Any) -> None:
+        buffers.positions += 9
+
+    run.model = message(forward=replay)
+    inner = watch._forward(
+        lambda self, given: (replay(), message(can_run_graph=True))[1],  # type: ignore[func-returns-value]
+        run,
+        batch("DECODE", "a"),
+    )
+    assert inner.can_run_graph and [one.positions for one in engine.sinks[0].forwards] == [(9,)]
 
 
 def test_who_looks_gets_no_answers(engine: Engine) -> None:

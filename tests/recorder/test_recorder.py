@@ -229,6 +229,7 @@ def test_the_last_forward_of_a_batch_answers_and_a_draft_never(seen: Recorded) -
     seen.recorder.ran(result)
     seen.recorder.processed(result)
     assert [one.answers for one in seen.sink.forwards] == [(), ((50,),), ()]
+    assert all(entry.settled for entry in seen.sink.entries)
 
 
 def test_forwards_before_a_batch_are_none_of_its(seen: Recorded) -> None:

@@ -20,6 +20,8 @@ from ropecheck.adapters.sglang.recorder import tables  # noqa: E402
 from ropecheck.adapters.sglang.scheduler.build import NoSuchArgument  # noqa: E402
 from tests.recorder.support import batch  # noqa: E402
 
+time_module = time
+
 
 class Req:
     """A request as the engine holds it."""
@@ -318,6 +320,17 @@ def test_a_session_that_times_out_does_so_in_a_turn_of_its_own(adapter: Any, pla
     assert [(turn, message.rid) for turn, message in played.scheduler.got] == [(0, "a"), (1, "b")]
     late = [value > adapter.intake.TIMEOUT for value in clocks]
     assert late[:2] == [False, True] and all(late[1:])
+
+
+def test_the_clock_is_read_where_sessions_and_schedulers_do(
+    adapter: Any, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = ModuleType("ropecheck_elsewhere")
+    monkeypatch.setitem(sys.modules, elsewhere.__name__, elsewhere)
+    monkeypatch.setattr(scheduler, "session_controller", type("Own", (Sessions,), {"__module__": elsewhere.__name__})())
+    adapter.player.Player(scheduler)
+    assert vars(elsewhere)["time"] is vars(sys.modules[__name__])["time"] is not time_module
+    assert isinstance(vars(elsewhere)["time"], adapter.player.Clock)
 
 
 def test_a_clock_that_goes_on_at_once(adapter: Any) -> None:

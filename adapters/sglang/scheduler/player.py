@@ -74,8 +74,6 @@ class Player:
         """What the client does, each with the engine's message; None for a step."""
         self._made: list[weakref.ref[Any]] = []
         """The script's requests, as objects of the engine."""
-        self._wait = 0
-        self._left = self._limit = 0
         self.dead = False
         self._receiver = scheduler.request_receiver
         scheduler.request_receiver = self
