@@ -123,16 +123,20 @@ def tokens_are(axis: str, right: tuple[int, ...], found: tuple[int, ...]) -> Vio
     """Whether a request's tokens are the ones that they must be."""
     if found == right:
         return None
-    shape = "other tokens"
-    if len(found) != len(right):
-        shape = "too few tokens" if len(found) < len(right) else "too many tokens"
     return Violation(
         axis=axis,
         expected=short(right),
         observed=short(found),
-        shape=shape,
+        shape=tokens_shape(right, found),
         message=f"{len(found)} tokens, must be the {len(right)} of prompt and outputs",
     )
+
+
+def tokens_shape(right: tuple[int, ...], found: tuple[int, ...]) -> str:
+    """How tokens are wrong: in their number before their values."""
+    if len(found) == len(right):
+        return "other tokens"
+    return "too few tokens" if len(found) < len(right) else "too many tokens"
 
 
 def short(ids: tuple[int, ...], most: int = 12) -> str:

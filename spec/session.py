@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from ropecheck.spec.held import delta_is, spans_are, table_is
-from ropecheck.spec.ownership import tokens_are
+from ropecheck.spec.ownership import tokens_are, tokens_shape
 from ropecheck.spec.rules import MROPE, Violation, rule
 from ropecheck.spec.views import ArrivedTurn, HeldState, SavedTurn
 
@@ -154,7 +154,7 @@ def reply_that_counts(turn: ArrivedTurn) -> Violation | None:
         at=len(saved.prompt),
         expected=str(right),
         observed=str(reply),
-        shape="too few tokens" if len(reply) < len(right) else "too many tokens",
+        shape=tokens_shape(right, reply),
         message=f"a reply of {len(reply)} tokens, max_new_tokens is {saved.max_new_tokens}",
     )
 

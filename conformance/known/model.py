@@ -142,9 +142,6 @@ class KnownEngine(ReferenceEngine):
         if FILLS in self.bugs and session.streaming and session.last is not None:
             self.carry(step, self.held[session.last])
         continued = self.parents[step.req]
-        for req in session.known if step.replace else ():
-            if self.parents[req] == continued:
-                self.clear(step.session, req)
         parent = None if continued is None else self.inputs.get(continued)
         if parent is not None and step.offset and OFFSET not in self.bugs:
             parent = cut(parent, step.offset)

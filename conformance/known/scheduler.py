@@ -264,7 +264,6 @@ class KnownHistories(Histories):
         """A turn is taken while a retracted one waits: its tokens are put into the array of both."""
         before.width = live.width
         self.shared[live.session] = (before.name, live.name)
-        self.touch(live.name, ENDS)
 
     def close(self, session: str) -> None:
         closing = self.sessions.get(session)

@@ -18,6 +18,7 @@ from ropecheck.conformance.known.scheduler import (
     EMBEDS,
     ENDS,
     GATHERED,
+    LOOKED_UP,
     PAUSED,
     PREEMPTED,
     PROMISED,
@@ -30,7 +31,7 @@ from ropecheck.conformance.known.scheduler import (
     Media,
 )
 from ropecheck.conformance.trace.live import LiveRequest
-from tests.known.test_stream import IMAGE, arrive, extend
+from tests.known.test_stream import IMAGE, ROWS, arrive, extend
 
 WORDS = (PromptRun("text", 5),)
 
@@ -218,6 +219,9 @@ def test_a_search_beside_a_table_that_reaches_its_token() -> None:
         assert scene.ends(words) is so
     scene.known.media["b"], scene.known.batched["b"] = table(6), table(7)
     assert scene.ends(words)  # as it joined the batch
+    scene.known.batched["b"] = Media(table(6).options, growing={"b": range(1, 2)})
+    assert scene.ends(words)  # it may have grown by now
+    scene.known.batched["b"] = table(7)
     wide.running = False
     assert not scene.ends(words)
     wide.running, scene.known.live["a"].running = True, False
@@ -385,6 +389,12 @@ def test_tokens_that_are_missing_at_rest(
     assert not Scene(bug).ends(total(100, 70 - lost[0], 10, 8, 7, 5))  # nothing of it has happened
 
 
+def test_a_chunk_of_one_token_is_missing() -> None:
+    scene = Scene(UNKEPT)
+    scene.known.unkept = 1
+    assert scene.ends(total(100, 99, 0, 0, 0, 0)) and not scene.ends(total(100, 100, 0, 0, 0, 0))
+
+
 def test_two_turns_with_one_record_lose_whole_pages() -> None:
     scene = Scene(ENDS, page_size=4)
     scene.known.shared["s"] = ("a", "b")
@@ -428,6 +438,29 @@ def test_an_end_without_a_word() -> None:
 
     assert [silent(computed) for computed in range(6)] == ["", CUT, CUT, CUT, CUT, ""]
     assert silent(2, running=True) == silent(2, bug=UNKEPT) == silent(2, draft="EAGLE") == ""
+
+
+def test_a_draft_that_sees_nothing_and_a_place_that_was_cut_off_end_it_silently_too() -> None:
+    """Wherever a window begins before the picture's end; and where a turn's media are not in its tokens."""
+
+    def silent(computed: int, bug: str, draft: str, touched: bool = False, last: Forward | None = None) -> str:
+        known = KnownHistories("qwen2_vl", {bug}, {"speculative_algorithm": draft})
+        live = known.arrive(arrive("a", IMAGE))
+        assert live is not None
+        live.computed, live.window, known.last = computed, (3, 2), last
+        live.running = last is not None
+        if touched:
+            known.touch("a", OFFSET)
+        return silenced_by(known)
+
+    assert [silent(at, LOOKED_UP, "EAGLE") for at in (0, 4, 5)] == [LOOKED_UP, LOOKED_UP, ""]
+    assert silent(0, LOOKED_UP, "STANDALONE") == silent(0, CUT, "EAGLE") == ""
+    assert silent(9, OFFSET, "", touched=True) == OFFSET and silent(9, OFFSET, "") == ""
+    window = extend(3, tuple(row[3:] for row in ROWS))  # the target's forward of it has come
+    assert silent(5, LOOKED_UP, "EAGLE", last=window) == LOOKED_UP and silent(5, CUT, "STANDALONE", last=window) == CUT
+    assert silent(5, OFFSET, "", touched=True, last=window) == OFFSET
+    for last in (replace(window, mode="decode"), replace(window, reqs=("b",))):
+        assert silent(5, LOOKED_UP, "EAGLE", last=last) == silent(5, OFFSET, "", touched=True, last=last) == ""
 
 
 def test_a_session_is_opened_for_turns_by_hand() -> None:

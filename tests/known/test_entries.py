@@ -397,7 +397,12 @@ NEWLINE = item("newline")
         ("several items of one kind", [case(IMAGE, WORDS, IMAGE), case(CLIP, CLIP)], [case(IMAGE, CLIP), case(IMAGE)]),
         (
             "a newline after a picture",
-            [case(IMAGE, NEWLINE), case(CLIP, NEWLINE), case(WORDS, NEWLINE, NEWLINE)],
+            [
+                case(IMAGE, NEWLINE),
+                case(CLIP, NEWLINE),
+                case(WORDS, NEWLINE, NEWLINE),
+                case(WORDS, more=((WORDS, IMAGE, NEWLINE),)),
+            ],
             [case(NEWLINE, IMAGE), case(WORDS, NEWLINE), case(IMAGE, WORDS, NEWLINE), case(IMAGE)],
         ),
         ("torn", [case(WORDS, torn="run cut short")], [case(WORDS)]),
@@ -571,5 +576,5 @@ def test_a_scenario_by_its_file_id_or_name(tmp_path: Path) -> None:
         find_scenario(f"{scenario.name}x", tmp_path, none)
     with pytest.raises(UsageError, match=r"known failures' witnesses$"):
         find_scenario("%%%", tmp_path, none)
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=r"^elsewhere/abc"):
         find_scenario("elsewhere/abc", tmp_path, none)

@@ -94,6 +94,7 @@ def widths(known: KnownHistories, req: str) -> list[int]:
 
 def test_a_request_holds_its_own_media() -> None:
     known = histories()
+    assert (known.told, known.unkept, known.kept_rows, known.pausing) == (0, 0, 0, False)
     taken(known, arrive())
     (one,) = known.held("a").options
     assert one.table.tolist() == [list(row) for row in ROWS] and (one.delta, one.items) == (-2, ((1, 5),))
@@ -164,6 +165,10 @@ def test_what_a_turn_on_one_that_was_given_up_holds() -> None:
 def test_a_close_takes_media_of_its_turns_that_are_not_streamed() -> None:
     for bugs, streaming, found in (((CLOSED,), False, [0]), ((), False, [5]), ((CLOSED,), True, [5])):
         known = session(*bugs, streaming=streaming)
+        if not streaming:
+            taken(known, turn(prompt=PICTURE))
+            known.close("s")
+            assert widths(known, "b") == (found if bugs else [11])
         known.close("s")
         assert widths(known, "a") == found and "s" not in known.sessions
         assert known.held("a").causes == ({CLOSED} if found == [0] else set())
@@ -614,6 +619,11 @@ def test_windows_that_end_with_the_table() -> None:
     short = [[1, 1, 5, 6], [2, 2, 5, 6], [1, 2, 5, 6]]
     assert odd(known, window, tuple(map(tuple, short))) == short
     assert known.causes["a"] == known.causes["b"] == {ENDED}
+    unsure = both(ENDED)
+    for name, two in (("a", [inputs(9), *unsure.held("a").options]), ("b", [NOTHING, inputs(3)])):
+        unsure.media[name] = Media(two)
+    assert odd(unsure, window, tuple(map(tuple, short))) == short
+    assert (widths(unsure, "a"), widths(unsure, "b")) == ([5], [0])  # in these forms
     assert odd(both(ENDED), window, ((0,) * 6,) * 3) == short  # another table: what it should have been
     assert odd(both(), window, ((0,) * 6,) * 3) is None
     inside = replace(window, tokens=(2, 2), positions=(3, 4, 5, 6))

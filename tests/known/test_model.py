@@ -280,6 +280,11 @@ def test_a_delta_is_put_aside_where_columns_are_made_one_by_one() -> None:
     assert (engine.inputs[1].aside, engine.inputs[2].aside) == ((-2,), (-3,)) and not outcome.failures
     separate, _ = ran((), Submit(0, PICTURE), Submit(1, PICTURE), extend([window(0), window(1)]), decode([0, 1]))
     assert separate.inputs[0].aside == separate.inputs[1].aside == ()
+    beams = Batch("beam_decode", (part("decode", [0, 1], "beam_decode"), part("beam_members", [0], members=(1,))))
+    again = (Submit(1, PICTURE), extend([window(1)]), Retract(1), Reschedule(1, 3), extend([window(1)]))
+    for build in (decode([0, 1]), Build(beams)):
+        reaching, _ = ran((AGAIN,), Submit(0, PICTURE), extend([window(0)]), *again, build)
+        assert (reaching.inputs[0].aside, reaching.inputs[1].aside) == ((-2,), ())  # 1's table reaches its token
     ended, _ = ran((ENDED,), *FIRST, *turn(1))
     assert ended.inputs[1].aside == ()
 

@@ -106,6 +106,13 @@ def test_the_reply_that_counts_ends_at_its_limit(ids: tuple[int, ...], words: st
     )
 
 
+def test_another_reply_is_as_long_and_other_tokens() -> None:
+    found = broken(replace(APPEND, ids=(1, 2, 3, 4, 9, 7, 8)))
+    assert {id: one.shape for id, one in found.items()} == dict.fromkeys(
+        ("session.append", "session.reply_that_counts"), "other tokens"
+    )
+
+
 REFUSED = replace(APPEND, ids=None, refused=True)
 
 
