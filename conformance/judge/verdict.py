@@ -30,7 +30,7 @@ def judge(plan: Plan, answer: protocol.JobAnswer) -> Outcome:
     broken = _broken_steps(plan, answer, tally)
     half_way = _half_way(plan, broken)
     for check in plan.checks:
-        if half_way is not None and _last_result(check) > half_way:
+        if half_way is not None and _last_result(check) >= half_way:
             continue
         if not broken and isinstance(check, TableCheck):  # nearly all of them
             tables = answer.results[check.result]
@@ -50,8 +50,6 @@ def judge(plan: Plan, answer: protocol.JobAnswer) -> Outcome:
         elif isinstance(result, protocol.Raised):
             doomed = bool(broken) and _doomed(plan.job.steps[check.result], check.result, broken)
             _raised(tally, check.op, mode, result, isinstance(check, StateCheck), doomed)
-        elif broken and isinstance(check, TableCheck) and _doomed(plan.job.steps[check.result], check.result, broken):
-            continue
         elif isinstance(check, TableCheck) and isinstance(result, protocol.TablesAnswer):
             judge_tables(tally, check, result)
         elif isinstance(check, StateCheck) and isinstance(result, protocol.States):
