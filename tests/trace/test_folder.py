@@ -190,3 +190,6 @@ def test_a_follower_hears_of_ends() -> None:
     assert follower(arrive(), events.Retracted("a")).place("a") is not None
     streaming = (Opened("s", True), turn("a"), Aborted("a"))
     assert follower(*streaming, turn("b")).place("b") is None  # its history cannot be known
+    given_up = (Opened("s"), turn("a"), Aborted("a"), turn("b", parent="a"))
+    assert width(follower(*given_up), "b") == 4
+    assert follower(*given_up[:2], given_up[3]).place("b") is None
