@@ -25,8 +25,6 @@ def pack(tensor: Any) -> Tensor | None:
     """A copy of the tensor's values as they are now; None stays None. Any device, any strides."""
     if tensor is None:
         return None
-    if type(tensor) is not torch.Tensor:
-        tensor = tensor.as_subclass(torch.Tensor)
     name = _NAMES.get(tensor.dtype)
     if name is None:
         name = _NAMES.setdefault(tensor.dtype, str(tensor.dtype).removeprefix("torch."))

@@ -85,7 +85,7 @@ def test_zeros_are_shared_until_they_are_written_to(monkeypatch: pytest.MonkeyPa
     one = batches.zeros(3, torch.int64, "cpu")
     assert one.tolist() == [0, 0, 0] and one.dtype == torch.int64 and batches.zeros(3, torch.int64, "cpu") is one
     assert batches.zeros(3, torch.int32, "cpu").dtype == torch.int32
-    assert batches.zeros(2, torch.int64, "meta").is_meta
+    assert batches.zeros(2, torch.int64, "meta").is_meta and batches.zeros(3, torch.int64, "cpu") is one
     one[0] = 5
     fresh = batches.zeros(3, torch.int64, "cpu")
     assert fresh.tolist() == [0, 0, 0] and batches.zeros(3, torch.int64, "cpu") is fresh

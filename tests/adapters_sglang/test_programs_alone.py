@@ -120,6 +120,11 @@ def columns(width, out):  # type: ignore[no-untyped-def]
     tl.store(out + 1, width + large)
 
 
+def constant(number, out, N: constexpr):  # type: ignore[no-untyped-def]
+    """What is marked is Python's own number and does not wrap."""
+    tl.store(out, N + 2147483647)
+
+
 def odd_cast(given, out):  # type: ignore[no-untyped-def]
     """A dtype of the tensor's own: here it wraps."""
     there = tl.load(given)
@@ -161,6 +166,7 @@ def test_arguments_are_as_wide_as_tritons() -> None:
     with np.errstate(over="ignore"):
         assert launched(columns, (1,), 1, out)
     assert out.tolist() == [-TOO_LARGE, TOO_LARGE + 1]
+    assert launched(constant, (1,), 1, out, 1) and out.tolist()[0] == TOO_LARGE
 
 
 def test_floats_and_what_is_not_on_the_host_are_left_to_triton() -> None:
