@@ -135,6 +135,14 @@ def test_a_turn_that_raises_breaks_the_most_telling_rule_on_its_history_and_its_
     assert "extend" not in first.modes
 
 
+def test_a_turn_on_one_that_never_was_has_no_state_either() -> None:
+    one = planned(Open(0), Turn(0, 0, PICTURE), Turn(0, 1, (text(2),), parent=0, replace=True), extend((window(1),)))
+    first, *_ = steps_of(one, protocol.TurnStep)
+    gone: dict[int, Change] = {number: instead(protocol.States(())) for number in steps_of(one, protocol.Observe)}
+    found = judged(one, {first: instead(THEIRS), **gone})
+    assert [failure.rule for failure in found.failures] == ["session.replace_all"] and not found.unrun
+
+
 OPTIONAL = planned(
     Open(0),
     Turn(0, 0, PICTURE),

@@ -136,3 +136,118 @@ def test_alike_otherwise_or_right() -> None:
     assert "it fails otherwise there (table.past_table: delta missing)" in compared(other, scenario, lost)
     broken = Outcome(scenario="x", name="x", unrun=(Unrun(stage="run", message="a crash"),))
     assert compared(failure, scenario, broken) == "it could not run there: a crash"
+
+
+def test_what_comes_behind_the_failure_is_not_said() -> None:
+    lines = [
+        events.line(one)
+        for one in (events.TraceHeader(events.VERSION, "qwen2_vl"), ARRIVE, PREFILL, FIRST, WRONG, OTHER, BESIDE)
+    ]
+    (failure,) = check_lines(lines).failures
+    scenario = said(b"".join(lines), failure, "x")
+    assert isinstance(scenario, ops.Scenario) and scenario.ops == (SUBMIT, PREFILLED, words.decode([0]))
+    assert (scenario.name, scenario.family) == ("x", "qwen2_vl")
+
+
+TEXT = (PromptRun("text", 2),)
+
+
+def words_of(req: str, start: int, count: int, mode: str = "extend", answer: int = 70) -> Forward:
+    at = tuple(range(start, start + count))
+    lens = {"seq_lens": (start + count,), "prefix_lens": (start,)}
+    return replace(Forward(mode, (req,), (count,), at, (at,) * 3, ((answer,),)), **lens)
+
+
+def wrong(event: Forward) -> Forward:
+    """Its last column is far away."""
+    assert event.rows is not None
+    return replace(event, rows=tuple((*row[:-1], 99) for row in event.rows))
+
+
+def turn_of(name: str, **how: object) -> Arrived:
+    return replace(Arrived(name, TEXT, 2, "s"), **how)
+
+
+@pytest.mark.parametrize(
+    ("how", "said_as"),
+    [
+        ({"offset": 1}, {"offset": 1}),
+        ({"replace": True}, {"replace": True}),
+        ({"drop_previous_output": True}, {"drop_previous_output": True}),
+        ({"max_new_tokens": 7}, {"max_new_tokens": 7}),
+        ({"parent": ""}, {"parent": None}),
+    ],
+)
+def test_how_a_turn_is_said(how: dict[str, object], said_as: dict[str, object]) -> None:
+    first = (OPENED, turn_of("a"), words_of("a", 0, 2), Output("a", (70,), "length"))
+    turn = turn_of("b", **{"parent": "a", **how})
+    kept = {"offset": 1, "drop_previous_output": 2, "parent": 0}.get(next(iter(how)), 3)
+    told = operations(*first, turn, wrong(words_of("b", 0, kept + 2)))
+    right = ops.Turn(0, 1, (text(2),), parent=0, max_new_tokens=2)
+    assert told[-2] == replace(right, **said_as)
+    assert told[-1] == words.extend([words.window(1, kept + 2)])
+
+
+def test_a_streaming_sessions_turns_have_no_parent() -> None:
+    first = (Opened("s", True), turn_of("a"), words_of("a", 0, 2), Output("a", (70,), "length"))
+    told = operations(*first, turn_of("b"), wrong(words_of("b", 0, 5)))
+    assert told[0] == ops.Open(0, True)
+    assert told[-2] == ops.Turn(0, 1, (text(2),), max_new_tokens=2)
+
+
+@pytest.mark.parametrize(
+    ("how", "width", "why"),
+    [
+        ({"offset": 0}, 2, "no operation has an offset of 0"),
+        ({"offset": -1}, 4, "no operation has an offset of -1"),
+        ({"beams": 2}, 5, "no operation searches beams"),
+    ],
+)
+def test_turns_that_no_operation_is(how: dict[str, object], width: int, why: str) -> None:
+    first = (OPENED, turn_of("a"), words_of("a", 0, 2), Output("a", (70,), "length"))
+    last = (turn_of("b", parent="a", **how), wrong(words_of("b", 0, width)), Output("b", (70,), "length"))
+    assert asked(*first, *last)[1] == why
+
+
+def test_ends_are_finishes_and_aborts() -> None:
+    for end, op in (("length", ops.Finish(0)), ("abort", ops.Abort(0))):
+        first = (OPENED, turn_of("a"), words_of("a", 0, 2), Output("a", (70,), end))
+        told = operations(*first, turn_of("b"), wrong(words_of("b", 0, 2)))
+        assert told[3] == op
+
+
+def test_chunks_are_windows_without_a_hit() -> None:
+    long = Arrived("a", (PromptRun("text", 9),), 2)
+    told = operations(long, words_of("a", 0, 4), wrong(words_of("a", 4, 3)))
+    assert told[1:] == (words.extend([words.window(0, 4)]), words.extend([words.window(0, 3)]))
+
+
+def test_verifies_of_several_requests() -> None:
+    start = (Arrived("a", TEXT, 9), Arrived("b", TEXT, 9), words_of("a", 0, 2), words_of("b", 0, 2))
+    rows = ((2, 3, 3, 3, 2, 3, 4, 5),) * 3
+    both = Forward("target_verify", ("a", "b"), (4, 4), rows[0], rows, ((51, 52), (61,)))
+    trees = replace(both, parents=((0, 0, 0), (0, 1, 2)))
+    lens = {"seq_lens": (5, 4)}
+    later = replace(Forward("decode", ("a", "b"), (1, 1), (4, 3), ((99, 3),) * 3, ((71,), (72,))), **lens)
+    told = operations(*start, trees, later)
+    assert told[4] == words.verify([0, 1], [(0, 0, 0), (0, 1, 2)], topk=3)
+    assert told[5:7] == (ops.Accept(0, 2), ops.Accept(1, 1))
+    chains = replace(both, positions=(2, 3, 4, 5) * 2, rows=((2, 3, 4, 5) * 2,) * 3, answers=())
+    assert operations(*start, wrong(chains))[-1] == words.verify([0, 1], [(0, 1, 2)] * 2, topk=1)
+
+
+def test_the_same_wrong_number_is_alike_and_the_first_reason_is_told() -> None:
+    failure, scenario = asked(ARRIVE, PREFILL, FIRST, replace(WRONG, rows=((6,),) * 3))
+    assert isinstance(scenario, ops.Scenario)
+    planned = plan(scenario, "cpu")
+    lost = judge(planned, answer(planned.job, MUTANTS["decode delta missing"].make()))
+    assert failure.difference is not None
+    assert compared(replace(failure, signature="off by one"), scenario, lost) == ""
+    assert compared(replace(failure, difference=None), scenario, lost) == ""
+    assert compared(replace(failure, mode="extend"), scenario, lost).startswith("it fails otherwise there")
+    other = replace(failure.difference, observed=7)
+    assert compared(replace(failure, signature="x", difference=other), scenario, lost).startswith("it fails otherwise")
+    two = (Unrun("run", "first"), Unrun("run", "second"))
+    assert compared(failure, scenario, Outcome("x", "x", unrun=two)) == "it could not run there: first"
+    absent = Outcome("x", "x", not_offered=(("decode", "none"), ("extend", "more")))
+    assert compared(failure, scenario, absent) == "it could not run there: none"

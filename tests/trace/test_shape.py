@@ -8,7 +8,7 @@ import pytest
 
 from ropecheck.adapters import events
 from ropecheck.conformance.trace.follow import TraceFollower
-from ropecheck.conformance.trace.shape import GIVEN_UP, shape_of
+from ropecheck.conformance.trace.shape import DEALT, GIVEN_UP, shape_of
 from ropecheck.spec.families import family
 from ropecheck.spec.history import Run, delta_of, prompt_table, text
 from ropecheck.spec.rules import Violation
@@ -115,3 +115,62 @@ def test_a_follower_knows_where_a_request_stands_until_it_is_gone() -> None:
     follower.feed(events.Arrived(req="c", prompt=prompt[:1], max_new_tokens=4, session="s"))
     found = follower.place("c")
     assert found is not None and not found.has_media
+
+
+PLAIN = place((text(20),))
+
+
+@pytest.mark.parametrize(
+    ("at", "tokens", "columns", "deltas", "name"),
+    [
+        (OWN, (13,), [(5, 9, 7)], [], "other values"),
+        (OWN, (13, 14), [(7, 8, 9), (7, 8, 9)], [], "one column repeated"),
+        (OWN, (13, 14), [(20, 20, 20), (21, 21, 22)], [], "other values"),
+        (OWN, (2, 3), [(-2, -2, -2), (-1, -1, -1)], [], "index + delta inside the table"),
+        (OWN, (13, 14), [(6, 6, 6), (7, 7, 7)], [-7], "delta of another request"),
+        (PLAIN, (3, 4), [(0, 0, 0), (0, 0, 0)], [], "all zero"),
+        (PLAIN, (3, 4), [(5, 5, 5), (6, 6, 6)], [2], "delta of another request"),
+        (PLAIN, (3, 4), [(5, 5, 5), (6, 6, 6)], [], "shifted by a constant"),
+        (PLAIN, (3, 4), [(4, 4, 4), (5, 5, 5)], [], "off by one"),
+    ],
+)
+def test_words_for_few_columns(
+    at: Place, tokens: tuple[int, ...], columns: Columns, deltas: list[int], name: str
+) -> None:
+    assert shape_of(row(tokens, columns, at), WRONG, deltas) == name
+
+
+def test_columns_that_are_right_have_no_say() -> None:
+    half = [OWN.column(13), (14, 14, 14)]
+    assert shape_of(row((13, 14), half), WRONG, []) == "delta missing"  # type: ignore[arg-type]
+
+
+def test_drafts_that_read_with_a_parents_delta() -> None:
+    parent = place((Run(kind="image", grid=(1, 8, 8)), text(9)))
+    at = 13
+    seen = [(at + int(parent.delta),) * 3]
+    assert shape_of(row((at,), seen), WRONG, [], parent) == "columns of the parent"
+    assert shape_of(row((at,), seen), WRONG, [], place((text(9),))) == "shifted by a constant"
+
+
+def test_packed_rows_that_were_dealt_other_deltas() -> None:
+    def packed(columns: Columns, deltas: list[int]) -> str:
+        view = Row(
+            mode="scheduler.ragged_verify",
+            place=OWN,
+            tokens=(13, 14),
+            positions=(13, 14),
+            columns=tuple(zip(*columns, strict=True)),
+        )
+        return shape_of(view, WRONG, deltas)
+
+    assert packed([(6, 6, 6), (2, 2, 2)], [-7, -12]) == DEALT
+    assert packed([(6, 6, 6), (2, 2, 3)], [-7, -12]) == "other values"
+    assert packed([(6, 6, 6), (2, 2, 2)], [-7]) == "other values"
+    assert shape_of(row((13, 14), [(6, 6, 6), (2, 2, 2)]), WRONG, [-7, -12]) == "other values"
+
+
+def test_text_behind_a_picture_continues_from_one_row_past_the_table_alone() -> None:
+    at = place(PROMPT[:2])
+    early = tuple(value - 3 for value in at.column(9))
+    assert shape_of(row((9, 10), [early, (at.column(10)[0] - 3,) * 3], at), WRONG, []) == "shifted by a constant"  # type: ignore[list-item]
