@@ -88,10 +88,10 @@ def test_an_engine_is_loaded_core_first_and_then_configured(monkeypatch: pytest.
     asked = imports(monkeypatch, torch=torch)
     monkeypatch.setattr(absent_packages, "install", lambda: asked.append("stand-ins"))
     monkeypatch.setattr(boot, "publish_configuration", lambda: asked.append("configuration"))
-    logging.disable(logging.NOTSET)
+    monkeypatch.setattr(boot, "silence", lambda: asked.append("silence"))
     assert boot.load("cpu", lambda: asked.append("imported")) is torch
-    assert asked == ["torch", "stand-ins", *boot.CORE, "imported", "configuration"] and threads == [1]
-    assert not gc.isenabled() and logging.root.manager.disable == logging.CRITICAL
+    assert asked == ["silence", "torch", "stand-ins", *boot.CORE, "imported", "configuration", "silence"]
+    assert not gc.isenabled() and threads == [1]
     monkeypatch.setattr(device, "problem", lambda torch: "")
     assert boot.load("cuda") is torch and threads == [1]
 

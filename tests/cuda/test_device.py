@@ -42,6 +42,7 @@ TOO_OLD = "The NVIDIA driver on your system is too old (found version 12040). Pl
             "out of GPU memory: something else holds it (CUDA out of memory.",
         ),
         ("Found no NVIDIA driver on your system. Please check", "no NVIDIA GPU can be seen: Found no NVIDIA driver"),
+        ("no CUDA-capable device is detected", "no NVIDIA GPU can be seen: no CUDA-capable device"),
         ("No CUDA GPUs are available", "no NVIDIA GPU can be seen: No CUDA GPUs are available"),
         ("something else\nand more", "CUDA cannot be used: something else"),
     ],
