@@ -507,6 +507,17 @@ def test_retractions_and_transfers_are_told_and_go_on(played: Played) -> None:
     assert told[1:4] == [events.Retracted("a"), events.Transfer("a", (5, 6)), events.Transfer("b", (5, 6))]
 
 
+def test_a_message_to_clients_may_tell_of_several(played: Played) -> None:
+    ends = SimpleNamespace(rids=["x", "y"], output_ids=[[7], [7]], finished_reasons=[None, {"type": "stop"}])
+
+    def each() -> None:
+        if played.scheduler.turns == 1:
+            module(True).SenderWrapper().send_output(ends)
+
+    played.scheduler.each = each
+    assert played(arrive("a", 1))[1:3] == [out("x"), out("y", "stop")]
+
+
 def test_a_release_without_transfers_is_watched_too(adapter: Any, scheduler: Scheduler) -> None:
     class Plain:
         pass

@@ -58,7 +58,7 @@ def _spans(items: Any) -> list[tuple[int, int, events.PromptRun]]:
         kind = "image" if "image" in kind else kind
         offsets = item.offsets or ()
         grids = _grids(item, kind)
-        if len(grids) == 1 and len(offsets) > 1 and grids[0] is not None and grids[0][0] == len(offsets):
+        if len(grids) == 1 and grids[0] is not None and grids[0][0] == len(offsets):
             grids = [(1, *grids[0][1:])] * len(offsets)  # a video whose frames stand apart: one span each
         for (first, last), grid in zip(offsets, grids or [None] * len(offsets), strict=False):
             if grid is None:

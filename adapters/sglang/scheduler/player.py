@@ -213,8 +213,7 @@ class Player:
         """One more request, of which nothing is told, so that the engine lets go of its last batch."""
         trace = list(self.trace)
         event = events.Arrived(req="another", prompt=(), max_new_tokens=2)
-        self._actions.append((play.Rounds(), None))
-        self._actions.appendleft((play.Tell(events.Control("another")), self._another(event)))
+        self._actions.append((play.Tell(events.Control("another")), self._another(event)))
         self._loop()
         self.scheduler.flush_cache()
         self.trace[:], self._made = trace, made
