@@ -58,7 +58,6 @@ def _said(told: list[events.Event], failure: Failure, name: str) -> ops.Scenario
     judge = Judge(histories=histories)
     numbers, sessions = _kept(told, last)
     found: list[ops.Operation] = []
-    before = 0
     for event in told:
         before = len(found)
         if made:

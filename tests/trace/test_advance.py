@@ -189,8 +189,8 @@ def test_how_long_an_ended_request_may_ride_along(without: int, rides: int, foun
 def test_each_ended_request_is_forgotten_for_itself() -> None:
     pair: list[Event] = [arrive("c", TEXT, 1), arrive("d", TEXT, 1), words("c", 0, 2), words("d", 0, 2)]
     ends: list[Event] = [Output("c", (60,), "length"), Output("d", (60,), "length")]
-    judge = checked(*pair, *ends, *OTHERS).judge
-    assert judge.live == 1
+    assert checked(*pair, *ends, *OTHERS[:4]).judge.live == 1
+    assert checked(*pair, *ends, *OTHERS[:3]).judge.live == 3
     draft = newest("b", 7, draft=True)
     assert (
         checked(*pair, *ends, *OTHERS[:2], *[msgspec.structs.replace(draft, mode="draft_decode")] * 5).judge.live == 3
@@ -261,6 +261,8 @@ def test_a_turn_without_room_is_no_refusal(message: str) -> None:
     assert not keys(*stream, Rest())
     child = arrive("c", TEXT, session="s", parent="b")
     assert not keys(*stream, child, Output("c", (), "abort", "the session says no"))
+    taken = Output("c", (60,), "length")
+    assert keys(*stream, child, taken) == [("session.refused", "session", "accepted")]
     plain = (arrive("p"), Output("p", (), "abort", message), Rest())
     assert not keys(*plain)
     other = (*first, turn, Output("b", (), "abort", "the client is gone"))
@@ -272,7 +274,8 @@ def test_a_turn_without_room_is_no_refusal(message: str) -> None:
 
 def test_a_window_again_from_the_beginning_is_laid_beside_its_own_tokens() -> None:
     twice = prefill("a", 0, 6)
-    assert keys(arrive(), prefill("a", 0, 4), twice) == [("schedule.window", "extend", "computes tokens twice")]
+    (failure,) = checked(arrive(), prefill("a", 0, 4), twice).failures
+    assert failure.key == ("schedule.window", "extend", "computes tokens twice")
     begins = prefill("a", 4, 6, prefix_lens=(-1,))
     assert [key[0] for key in keys(arrive(), prefill("a", 0, 4), begins)] == ["schedule.window"]
 
@@ -297,6 +300,7 @@ def test_a_shorter_window_answers_nothing() -> None:
     again = prefill("a", 6, 8, 52, rows=((4, 5),) * 3)
     begun = (arrive(new=9), prefill("a"), decode("a", 6), Output("a", (50, 51)), Retracted("a"), part)
     assert not keys(*begun, again, decode("a", 8, answer=53), Output("a", (52, 53)))
+    assert keys(*begun, decode("a", 7, answer=53)) == [("schedule.newest", "decode", "prompt not computed")]
 
 
 def test_a_row_of_one_token_beside_windows_goes_on() -> None:
@@ -348,6 +352,8 @@ def test_a_draft_model_reads_the_targets_window() -> None:
     behind = verified((51, 52))
     block = Forward("draft_context", ("a",), (3,), (6, 7, 8), ((4, 5, 6),) * 3, draft=True)
     assert not keys(arrive(new=9), prefill("a"), behind, block)
+    wider = Forward("draft_context", ("a",), (4,), (6, 7, 8, 9), ((4, 5, 6, 7),) * 3, draft=True)
+    assert not keys(arrive(new=9), prefill("a"), behind, wider)
 
 
 def test_a_searchs_further_rows_are_as_long_as_its_first() -> None:
@@ -385,3 +391,21 @@ def test_what_is_no_table(changed: dict[str, Any], found: str) -> None:
 def test_aborted_alone_is_told_apart() -> None:
     stream: tuple[Event, ...] = (arrive("a"), arrive("b"), Aborted("a"), Output("a", (), "abort", "Aborted"))
     assert [one.message for one in checked(*stream, Rest()).failures] == ["request never ended: b"]
+
+
+def test_a_gap_is_a_begin_of_its_own_and_a_transfer_a_prefill() -> None:
+    assert not keys(arrive(), Dropped(1), decode("z", 4))
+    assert not keys(arrive(), events.Transfer("a", (50,)), decode("a", 6), Output("a", (50, 51)))
+
+
+def test_every_row_of_a_batch_moves_on() -> None:
+    both = (arrive(), arrive("b", TEXT), prefill("a"), words("b", 0, 2))
+    pair = Forward("decode", ("b", "a"), (1, 1), (2, 6), ((2, 4),) * 3, ((61,), (51,)), seq_lens=(3, 7))
+    later = Forward("decode", ("b", "a"), (1, 1), (3, 7), ((3, 5),) * 3, ((62,), (52,)), seq_lens=(4, 8))
+    assert not keys(*both, pair, later, Output("a", (50, 51, 52)), Output("b", (60, 61, 62)))
+
+
+def test_a_replaced_turn_whose_last_answer_was_not_read_yet_is_known() -> None:
+    session = (Opened("s"), arrive("a", TEXT, 9, session="s"), words("a", 0, 2), Output("a", (60,)), newest("a", 2, 61))
+    turn = (arrive("b", WORD, 1, session="s", parent="a", replace=True), words("b", 0, 4, 70, positions=(1, 1, 2, 3)))
+    assert keys(*session, *turn, Output("b", (70,), "length")) == [("table.index", "extend", "other values")]

@@ -251,3 +251,9 @@ def test_the_same_wrong_number_is_alike_and_the_first_reason_is_told() -> None:
     assert compared(failure, scenario, Outcome("x", "x", unrun=two)) == "it could not run there: first"
     absent = Outcome("x", "x", not_offered=(("decode", "none"), ("extend", "more")))
     assert compared(failure, scenario, absent) == "it could not run there: none"
+
+
+def test_forwards_before_the_failure_may_have_failed_too() -> None:
+    later = replace(WRONG, positions=(7,), seq_lens=(8,), answers=((52,),))
+    decode = words.decode([0])
+    assert operations(ARRIVE, PREFILL, FIRST, WRONG, later) == (SUBMIT, PREFILLED, decode, decode)
