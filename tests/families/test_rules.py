@@ -144,6 +144,14 @@ def place(axis: str, index: int, right: int | str, seen: int | str, shape: str =
             {"families.table": place("t", 2, 1, 2), "families.frame_per_run": place("t", 2, 1, 2)},
         ),
         (
+            at(FRAME, 1, (2, 1, 1)),
+            {
+                "families.table": place("t", 1, 1, 2),
+                "families.text_after_media": place("t", 1, 1, 2),
+                "families.frame_per_run": wrong("t", 1, 1, "", "t is 1, the family says 1", at=2),
+            },
+        ),
+        (
             at(NUMBERED, 2, (3, 0, 0, 0)),
             {
                 "families.table": place("index", 2, 2, 3),

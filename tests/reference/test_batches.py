@@ -13,7 +13,16 @@ from ropecheck.reference.resolve import requests_for, resolved
 from ropecheck.reference.tables import BatchTables, Part, index_array, padded, tables_of
 from ropecheck.spec.history import OutOfDomain
 from ropecheck.spec.modes import mode_of
-from ropecheck.spec.modes.declaration import DECLARED, Mode, Tokens, Whole, mode
+from ropecheck.spec.modes.declaration import (
+    DECLARED,
+    PREFILLING,
+    ExtendLen,
+    Mode,
+    PrefixLen,
+    Tokens,
+    Whole,
+    mode,
+)
 from tests.reference.support import PICTURE, WORDS, waiting, with_status
 
 STATE = with_status(with_status(waiting(PICTURE, WORDS, PICTURE, WORDS), 1, "running", 2), 2, "retracted", 1)
@@ -120,6 +129,12 @@ def test_every_field_of_a_batch(
             r"dllm_extend\.block_offset: 6 is no multiple of block_size 4",
         ),
         ("dllm_extend", rows(3, 1), {"block_offset": (0, -1)}, r"block_offset: -1 is below 0"),
+        (
+            "dllm_extend",
+            rows(3, 1),
+            {"block_size": 4, "block_offset": (4, 6)},
+            r"dllm_extend\.block_offset: 6 is no multiple of block_size 4",
+        ),
         ("dllm_extend", rows(3), {"block_offset": 4}, "block_offset: one value per row, 1 in all"),
     ],
 )
@@ -136,6 +151,16 @@ def test_either_a_window_begun_or_an_admission_ends_the_time_for_a_hit() -> None
         with pytest.raises(OutOfDomain, match="before its first window"):
             resolved(mode_of("extend"), [request], {"prefix_len": (3,)})
         resolved(mode_of("extend"), [request], {"prefix_len": (0,)})
+
+
+def test_fields_in_any_order() -> None:
+    @mode("late", source="this test", reads=PREFILLING)
+    def late(extend_len: ExtendLen, prefix_len: PrefixLen) -> Tokens:
+        """It reads what is left."""
+        return Tokens(prefix_len, extend_len)
+
+    del DECLARED["late"]
+    assert resolved(late, [COMPUTED], {}) == {"prefix_len": (2,), "extend_len": (4,)}
 
 
 # ---------------------------------------------------------------- tables
