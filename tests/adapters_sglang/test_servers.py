@@ -171,6 +171,7 @@ def sent(url: str, body: Any = None) -> tuple[int, Any]:
     try:
         with urllib.request.urlopen(urllib.request.Request(url, data), timeout=20) as answer:
             status, said = answer.status, answer.read()
+            assert answer.headers["content-length"] == str(len(said))
     except urllib.error.HTTPError as error:
         status, said = error.code, error.read()
     return status, json.loads(said) if said else None
