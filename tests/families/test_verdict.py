@@ -126,7 +126,7 @@ def test_tables_of_other_shapes() -> None:
     narrow = judge(ONE, answer(ONE, lambda table: table[:, :, :-1])).failures
     assert len(narrow) == 1
     dtype = judge(ONE, answer(ONE, lambda table: table.astype(np.int32))).failures
-    assert [one.signature for one in dtype] == ["dtype int32"]
+    assert [one.signature for one in dtype] == ["table is int32"]
 
 
 def test_what_is_no_answer() -> None:
