@@ -80,8 +80,9 @@ def test_a_forward_inside_of_another_is_a_part_of_it(seen: Recorded) -> None:
 def test_the_network_is_watched_once_and_goes_on_as_before(seen: Recorded) -> None:
     run = runner()
     seen.forward(run, batch("DECODE", "a"))
+    watched = run.model.forward
     seen.forward(run, batch("DECODE", "a"))
-    assert len(seen.sink.forwards) == 2
+    assert len(seen.sink.forwards) == 2 and run.model.forward is watched
     outside = batch("DECODE", "a")
     assert run.model.forward(1, 2, outside, 3, more=4) == ((1, 2, outside, 3), {"more": 4})
     assert len(seen.sink.forwards) == 2, "a warm-up is no forward of a client's"

@@ -123,6 +123,16 @@ def test_no_more_is_read_than_belongs_to_a_frame() -> None:
     assert [host.receive(theirs), host.receive(theirs)] == [b"one", b"two"]
     ours.close()
     theirs.close()
+    left = [b"abcde"]
+
+    def recv(count: int) -> bytes:
+        """Two bytes at most."""
+        body = left.pop()
+        left.append(body[min(count, 2) :])
+        return body[: min(count, 2)]
+
+    slow: Any = SimpleNamespace(recv=recv)
+    assert (host._exactly(slow, 3), host._exactly(slow, 2)) == (b"abc", b"de")
 
 
 # ---------------------------------------------------------------- forks
