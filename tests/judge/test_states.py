@@ -521,3 +521,9 @@ def test_a_branch_is_an_append_and_a_branch() -> None:
         ("freshness.padded_media", "session.append"),
         ("request.prompt", "session.append"),
     ]
+
+
+def test_a_chunk_of_a_prefill_after_a_retraction_is_one_of_it() -> None:
+    chunks = planned(*SESSION.scenario.ops[:10], extend((window(1, 4),)), extend((window(1),)))
+    assert judged(chunks, {}).by_mode["retraction.table"] == {"retraction": 3}
+    assert judged(chunks, {}).by_mode["request.outputs"] == {"session": 2, "freshness": 17, "retraction": 8}
