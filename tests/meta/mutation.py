@@ -5,7 +5,7 @@ lost line, a loop that ends after the first, in memory. One process collects the
 it, which runs those that run the edited line, the quickest files first, until one fails. So an edit costs a fraction of
 a second where other tools start a Python, and functions that decorators have registered are edited as well. Workers
 and schedulers that tests start are forked from that process too, so that an adapter's edits reach them. Not edited:
-what runs at import alone, words of errors, what changes no bytecode. An edit that is no fault stands in argued.toml,
+what runs at import alone, words of errors, what changes no bytecode. An edit that is no fault stands in argued/,
 with a reason.
 """
 
@@ -47,7 +47,8 @@ from ropecheck.conformance.judge.ask import Settled
 from tests.adapters_sglang import support
 
 ROOT = Path(__file__).parents[2]
-ARGUED = Path(__file__).parent / "argued.toml"
+ARGUED = Path(__file__).parent / "argued"
+"""Files of edits that are no faults, one for each group; text: the edited line's."""
 KINDS = ("sign", "bound", "number", "call", "condition", "another name", "first alone", "lost line")
 STATES = ("noticed", "argued", "unnoticed", "never run")
 AT_IMPORT = "at import"
@@ -139,7 +140,7 @@ def drawn(folders: list[str], per_function: int, seed: int) -> Iterator[Edit]:
 
 def argued() -> dict[tuple[str, str, str, int, str], str]:
     """(module, function, kind, number, line's text) -> why the edit is no fault."""
-    read = tomllib.loads(ARGUED.read_text("utf-8"))["argued"]
+    read = [one for path in sorted(ARGUED.glob("*.toml")) for one in tomllib.loads(path.read_text("utf-8"))["argued"]]
     return {(one["module"], one["function"], one["kind"], one["nth"], one["text"]): one["reason"] for one in read}
 
 
