@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from ropecheck.adapters import events
 from ropecheck.conformance.known.inputs import ENDED, Inputs
@@ -78,7 +79,7 @@ def _never_spawned(known: KnownHistories, wanted: str, free: str) -> bool:
 
 def _reaches(known: KnownHistories) -> bool:
     """Beside a search with its rows decodes a request whose table reaches its newest token."""
-    decoding = [live for live in known.going if live.running]
+    decoding = [live for live in known.going if live.running or live.undecided]
     wide = [live for live in decoding if any(one.width >= live.total for one in _now(known, live))]
     return bool(known.searches()) and bool(wide)
 
@@ -109,20 +110,20 @@ def _sizes(known: KnownHistories) -> set[str]:
     return {f"{len(one.deltas)}, 1" if one.more else "1" for one in held}
 
 
-def _shrank(known: KnownHistories, prefix: str, protected: str) -> bool:
+def _shrank(cause: str, known: KnownHistories, prefix: str, protected: str) -> bool:
     """Of two turns with one record, one has more in the cache than the other has tokens."""
-    for names in known.shared.values():
+    for names in known.paired(cause):
         turns = [known.live[name] for name in names if name in known.live]
         if any(one.total - 1 == int(prefix) for one in turns) and any(one.computed >= int(protected) for one in turns):
             return True
     return False
 
 
-def _leaks(known: KnownHistories, total: str, *parts: str) -> bool:
+def _leaks(cause: str, known: KnownHistories, total: str, *parts: str) -> bool:
     """At rest tokens are missing: two turns ran on one record. No more than both had, page by page."""
     page = known.server.get("page_size", 1)
     assert isinstance(page, int)
-    had = sum(known.ended.get(name, 0) + page - 1 for names in known.shared.values() for name in names)
+    had = sum(known.ended.get(name, 0) + page - 1 for names in known.paired(cause) for name in names)
     return not known.going and 0 < int(total) - sum(map(int, parts)) <= had
 
 
@@ -217,12 +218,15 @@ ENDINGS: tuple[tuple[str, str, str, str, Callable[..., bool]], ...] = (
         "'NoneType' object has no attribute 'startswith'",
         lambda known: known.server.get("disaggregation_mode") == "decode" and any(one.session for one in known.going),
     ),
-    (
-        ENDS,
-        "AssertionError",
-        "try_match_prefix",
-        r"streaming session prefix shrank: prefix_len=(\d+) < slot\.kv\.cache_protected_len=(\d+)",
-        _shrank,
+    *(
+        (
+            cause,
+            "AssertionError",
+            "try_match_prefix",
+            r"streaming session prefix shrank: prefix_len=(\d+) < slot\.kv\.cache_protected_len=(\d+)",
+            partial(_shrank, cause),
+        )
+        for cause in (ENDS, REFUSED)
     ),
     (MEMBERS, "IndexError", "_compute_mrope_positions_decode", "list index out of range", _reaches),
     (
@@ -325,7 +329,7 @@ ENDINGS: tuple[tuple[str, str, str, str, Callable[..., bool]], ...] = (
         _filled,
     ),
     (UNKEPT, "ValueError", "raise_error_or_warn", LEAK, _chunks_lost),
-    (ENDS, "ValueError", "raise_error_or_warn", LEAK, _leaks),
+    *((cause, "ValueError", "raise_error_or_warn", LEAK, partial(_leaks, cause)) for cause in (ENDS, REFUSED)),
     (PAUSED, "ValueError", "raise_error_or_warn", LEAK, _frees_twice),
     (PAUSED, "ValueError", "raise_error_or_warn", ROWS_LEAK, _rows_lost),
     (TRANSFERRED, "ValueError", "raise_error_or_warn", LEAK, _record_lost),  # up to 0.5.21

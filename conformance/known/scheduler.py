@@ -68,7 +68,8 @@ CUT = "vision-draft-embeds-a-row-too-many"
 LOOKED_UP = "text-draft-looks-pictures-up"
 
 SCHEDULER_BUGS: dict[str, str] = {
-    REFUSED: "a turn that is refused stays in its session: its media are put behind nothing, and it takes a record",
+    REFUSED: "a turn that is refused stays in its session: its media are put behind nothing, it takes a record, and "
+    "with its end the turn that runs is in flight no more",
     CLOSED: "a session that is closed takes the media of its turns, also of those that wait",
     ABORTED: "a turn that was given up has no media for the turn that continues it",
     ZERO: "a turn with an offset of 0 is one without an offset",
@@ -127,6 +128,10 @@ class KnownHistories(Histories):
         """Turns of streaming sessions -> how often they were retracted."""
         self.shared: dict[str, tuple[str, str]] = {}
         """Session -> two turns that run on one record."""
+        self.gone: set[str] = set()
+        """Refused turns that have left their session."""
+        self.loosened: dict[str, str] = {}
+        """Session -> its turn that was in flight when a refused one ended."""
         self.recorded: dict[str, int] = {}
         """Sessions whose record came from another engine -> how often it came."""
         self.beside: set[str] = set()
@@ -253,6 +258,10 @@ class KnownHistories(Histories):
         self.media[event.req] = made
         if before is not None and not before.finished and before.name in self.retracted:
             self.join(before, live)
+        beside = self.live.get(self.loosened.pop(event.session, ""))
+        if beside is not None and not beside.finished:
+            self.touch(event.req, REFUSED)
+            self.shared[event.session] = (beside.name, live.name)
         return live
 
     def _items(self, prompt: History, start: int) -> tuple[tuple[int, int], ...]:
@@ -309,6 +318,22 @@ class KnownHistories(Histories):
             self.drop(live.name, STAYS)
             self.touch(live.name, STAYS)
 
+    def abort(self, name: str) -> None:
+        super().abort(name)
+        for live in self.live.values():
+            session = self.sessions.get(live.session)
+            if live.refuse and session is not None and name in ("", live.name):
+                self.loosen(live, session.in_flight)
+
+    def loosen(self, live: LiveRequest, in_flight: str) -> None:
+        """A refused turn ends, or is given up: the one that is in flight is so no more."""
+        session = self.sessions.get(live.session)
+        if REFUSED in self.bugs and in_flight and session is not None and live.name not in session.turns:
+            if live.name not in self.gone:
+                session.in_flight = ""
+                self.loosened[live.session] = in_flight
+            self.gone.add(live.name)
+
     def finish(self, live: LiveRequest, reason: str) -> None:
         self.ended[live.name] = live.total * live.beams
         session = self.sessions.get(live.session)
@@ -316,6 +341,7 @@ class KnownHistories(Histories):
         in_flight = "" if session is None else session.in_flight
         never_ran = not live.computed
         super().finish(live, reason)
+        self.loosen(live, in_flight)
         if left and session is not None:
             session.turns[live.name].finished = "length"
             self.drop(live.name, ENDS)
@@ -445,6 +471,10 @@ class KnownHistories(Histories):
     def searches(self) -> list[LiveRequest]:
         """Beam searches that have their rows."""
         return [live for live in self.going if live.beams > 1 and live.running]
+
+    def paired(self, cause: str) -> list[tuple[str, str]]:
+        """Turns that run on one record because of that bug."""
+        return [pair for pair in self.shared.values() if any(cause in self.causes.get(one, ()) for one in pair)]
 
     def second_turn(self, session: str, refused: bool) -> bool:
         """Whether a session has a turn that waits, and that is to be refused or not."""
