@@ -128,6 +128,8 @@ class KnownHistories(Histories):
         """Turns of streaming sessions -> how often they were retracted."""
         self.shared: dict[str, tuple[str, str]] = {}
         """Session -> two turns that run on one record."""
+        self.because: dict[str, str] = {}
+        """Of those sessions in which no retraction has led to it -> the bug that has."""
         self.gone: set[str] = set()
         """Refused turns that have left their session."""
         self.loosened: dict[str, str] = {}
@@ -262,6 +264,7 @@ class KnownHistories(Histories):
         if beside is not None and not beside.finished:
             self.touch(event.req, REFUSED)
             self.shared[event.session] = (beside.name, live.name)
+            self.because[event.session] = REFUSED
         return live
 
     def _items(self, prompt: History, start: int) -> tuple[tuple[int, int], ...]:
@@ -273,6 +276,7 @@ class KnownHistories(Histories):
         """A turn is taken while a retracted one waits: its tokens are put into the array of both."""
         before.width = live.width
         self.shared[live.session] = (before.name, live.name)
+        self.because.pop(live.session, None)
 
     def close(self, session: str) -> None:
         closing = self.sessions.get(session)
@@ -328,11 +332,12 @@ class KnownHistories(Histories):
     def loosen(self, live: LiveRequest, in_flight: str) -> None:
         """A refused turn ends, or is given up: the one that is in flight is so no more."""
         session = self.sessions.get(live.session)
-        if REFUSED in self.bugs and in_flight and session is not None and live.name not in session.turns:
-            if live.name not in self.gone:
-                session.in_flight = ""
-                self.loosened[live.session] = in_flight
-            self.gone.add(live.name)
+        if REFUSED not in self.bugs or session is None or live.name in {*session.turns, *self.gone}:
+            return
+        self.gone.add(live.name)
+        if in_flight:
+            session.in_flight = ""
+            self.loosened[live.session] = in_flight
 
     def finish(self, live: LiveRequest, reason: str) -> None:
         self.ended[live.name] = live.total * live.beams
@@ -474,7 +479,7 @@ class KnownHistories(Histories):
 
     def paired(self, cause: str) -> list[tuple[str, str]]:
         """Turns that run on one record because of that bug."""
-        return [pair for pair in self.shared.values() if any(cause in self.causes.get(one, ()) for one in pair)]
+        return [pair for session, pair in self.shared.items() if cause == self.because.get(session, ENDS)]
 
     def second_turn(self, session: str, refused: bool) -> bool:
         """Whether a session has a turn that waits, and that is to be refused or not."""

@@ -203,6 +203,8 @@ def test_a_prefix_that_shrank() -> None:
     scene.known.shared["s"] = ("a", "b")
     assert ends(8, 11) and ends(8, 10) and ends(4, 11)
     assert not ends(7, 11) and not ends(9, 11) and not ends(8, 12)
+    scene.known.because["s"] = REFUSED
+    assert not ends(8, 11), "another bug's"
 
 
 def table(width: int, more: tuple[int, ...] = ()) -> Media:
@@ -224,6 +226,8 @@ def test_a_search_beside_a_table_that_reaches_its_token() -> None:
     scene.known.batched["b"] = table(7)
     wide.running = False
     assert not scene.ends(words)
+    wide.undecided = True  # a retraction may have thrown its last answers away: its prompt may be complete
+    assert scene.ends(words)
     wide.running, scene.known.live["a"].running = True, False
     assert not scene.ends(words)
 

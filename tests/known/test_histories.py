@@ -345,6 +345,38 @@ def test_a_turn_that_was_given_up_stays_in_flight(
     assert ((6, None) in known.looked) and ((7, None) in known.looked) is not bool(stays)
 
 
+@pytest.mark.parametrize("given_up", [False, True])
+@pytest.mark.parametrize("bug", ["", REFUSED])
+def test_a_refused_turn_takes_the_one_that_runs_out_of_flight(bug: str, given_up: bool) -> None:
+    """Once; the next turn is accepted then, and has the running one's record."""
+    known = session(bug, streaming=True)
+    taken(known, arrive("b", session="s"))
+    refused = taken(known, arrive("c", session="s"))
+    assert refused.refuse and known.sessions["s"].in_flight == "b"
+    known.abort("c") if given_up else known.finish(refused, "abort")
+    assert known.sessions["s"].in_flight == ("" if bug else "b")
+    following = taken(known, arrive("d", session="s"))
+    assert bool(following.refuse) is not bool(bug)
+    assert known.paired(REFUSED) == [("b", "d")] * bool(bug) and known.paired(ENDS) == []
+    assert (REFUSED in known.causes.get("d", ())) is bool(bug)
+    known.finish(refused, "abort")
+    assert known.sessions["s"].in_flight == ("d" if bug else "b"), "a turn that has left its session ends nothing"
+
+
+def test_a_refused_turn_of_another_session_or_beside_none_takes_nothing() -> None:
+    known = session(REFUSED, streaming=True)
+    known.open(Opened("t", streaming=True))
+    refused = taken(known, arrive("c", session="s", offset=1))
+    assert refused.refuse
+    known.finish(refused, "abort")
+    assert not known.loosened
+    taken(known, arrive("b", session="s"))
+    other = taken(known, arrive("d", session="t", offset=1))
+    known.abort("")
+    known.finish(other, "abort")
+    assert known.sessions["s"].in_flight == "b" and known.paired(REFUSED) == []
+
+
 def test_a_turn_that_ends_as_it_should_is_not_in_flight() -> None:
     known = session(WAITED, streaming=True)
     live = taken(known, turn(parent=""))
