@@ -321,7 +321,10 @@ PLACES: dict[str, tuple[tuple[str, str], ...]] = {
         ("all prefilled off by one", WITNESS),
     ),
     "refused-turn-goes-on": (
-        ("other last words", WITNESS),
+        ("other last words", "5ba820e0b9c1"),
+        ("other last words", "c4109d583fcc"),
+        ("a shrunk prefix by other numbers", "72ea7325e216"),
+        ("all prefilled off by one", "7e5c57a26d53"),
         ("a first turn finds a record", "streaming (plain)"),
         ("media of an accepted turn lie before it", APPEND),
         ("none is refused", "append to an unfinished turn (plain)"),
