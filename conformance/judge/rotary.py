@@ -103,7 +103,7 @@ def _ask(tally: ScenarioTally, check: RotaryCheck, view: object, result: protoco
     for rule, found in ask(tally, MODE, view):
         signature, message = found.shape, found.message
         if raised is not None:
-            signature = signature or raise_signature(raised)
+            signature = signature or raise_signature(raised.type, raised.where)
             message = f"{message}: {raised_line(raised)}" if found.shape else raised_line(raised)
         more: dict[str, Any] = {
             "signature": signature if check.method == "native" else f"{signature} ({check.method})",

@@ -184,10 +184,11 @@ def free(columns: Sequence[tuple[int, ...]]) -> int:
     return max((max(column) for column in columns), default=-1) + 1
 
 
-def raise_signature(result: protocol.Raised) -> str:
-    """ "raises TypeError in FUNCTION": the function is part of the shape, its line is not."""
-    function = result.where.rpartition(" ")[2]
-    return f"raises {result.type}" + (f" in {function}" if function else "")
+def raise_signature(error: str, where: str) -> str:
+    """ "raises TypeError in FUNCTION": the function is part of the shape, its line is not. error: its type's name.
+    where: "file:line function", or ""."""
+    function = where.rpartition(" ")[2]
+    return f"raises {error}" + (f" in {function}" if function else "")
 
 
 def raised_line(result: protocol.Raised) -> str:

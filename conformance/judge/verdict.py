@@ -185,7 +185,7 @@ def _fail_raised(tally: ScenarioTally, rule: Rule, mode: str, op: int, result: p
         Failure(
             rule=rule.id,
             mode=mode,
-            signature=raise_signature(result),
+            signature=raise_signature(result.type, result.where),
             step=op,
             label="",
             message=raised_line(result),

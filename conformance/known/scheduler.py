@@ -332,7 +332,7 @@ class KnownHistories(Histories):
     def loosen(self, live: LiveRequest, in_flight: str) -> None:
         """A refused turn ends, or is given up: the one that is in flight is so no more."""
         session = self.sessions.get(live.session)
-        if REFUSED not in self.bugs or session is None or live.name in {*session.turns, *self.gone}:
+        if REFUSED not in self.bugs or session is None or live.name in session.turns or live.name in self.gone:
             return
         self.gone.add(live.name)
         if in_flight:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ropecheck.adapters import events
 from ropecheck.conformance.judge.outcome import Failure, TableView, failure_of
+from ropecheck.conformance.judge.signature import raise_signature
 from ropecheck.conformance.trace.live import Histories, LiveRequest
 from ropecheck.conformance.trace.shape import shape_of
 from ropecheck.spec import scheduling
@@ -88,8 +89,7 @@ class Judge:
                 self._saw("gap")
             case events.Died():
                 yield from _held(histories)
-                name = event.where.rpartition(" ")[2]
-                error = f"raises {event.error}" + (f" in {name}" if name else "")
+                error = raise_signature(event.error, event.where)
                 message = f"{event.error}: {event.message}"
                 end = scheduling.LoopEnd(error=error, message=message)
                 yield from self._ask(end, MODE, at, where=event.where)

@@ -390,5 +390,5 @@ def test_what_stands_where_the_turn_began_and_nothing() -> None:
 )
 def test_what_was_raised_and_where(where: str, message: str, shape: str, line: str) -> None:
     raised = Raised("engine", "KeyError", message, where)
-    assert raise_signature(raised) == shape
+    assert raise_signature(raised.type, raised.where) == shape
     assert raised_line(raised) == line

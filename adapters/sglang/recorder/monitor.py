@@ -13,7 +13,6 @@ Nothing is faked here.
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ import torch
 
 from ropecheck.adapters import events
 from ropecheck.adapters.recording import Pending
+from ropecheck.adapters.sglang.meter import is_broken_context
 from ropecheck.adapters.sglang.recorder.watch import Sink
 
 EVERY = 32
@@ -189,12 +189,15 @@ class Monitor(Sink):
 
     def close(self) -> None:
         """Read the flag a last time, and write what was looked at."""
-        with contextlib.suppress(RuntimeError):  # a kernel has failed: nothing can be read any more
+        try:
             if self._flag is not None and self._flag.device.type != "cpu":
                 torch.cuda.synchronize()  # the last forwards' stream is not this one
             self._settle()
             self._news(wait=True)
             self._news(wait=True)
+        except RuntimeError as error:
+            if not is_broken_context(error):  # after which nothing can be read any more
+                raise
         self._write()
 
     def failed(self, error: Exception) -> None:
