@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -111,6 +112,18 @@ def test_decodes_and_verifies_are_passed_over_but_for_one_in_so_many(tmp_path: P
 def test_its_own_failure_is_kept_beside_the_count(watched: Watched, tmp_path: Path) -> None:
     watched.monitor.failed(ValueError("no room"))
     assert (tmp_path / "monitor.error.txt").read_text() == "ValueError: no room\n"
+
+
+@pytest.mark.parametrize(("words", "silent"), [("CUDA error: device-side assert triggered", True), ("a size", False)])
+def test_only_a_failed_kernel_silences_its_end(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, words: str, silent: bool
+) -> None:
+    def fails(wait: bool = False) -> None:
+        raise RuntimeError(words)
+
+    monkeypatch.setattr(watched.monitor, "_news", fails)
+    with contextlib.nullcontext() if silent else pytest.raises(RuntimeError, match=words):
+        watched.monitor.close()
 
 
 def test_a_batch_that_has_not_changed_is_asked_for_once(watched: Watched) -> None:
